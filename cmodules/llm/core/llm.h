@@ -1,0 +1,305 @@
+// Language models in place from flash: the engine's public interface.
+//
+// C99, no MicroPython header, no libm, no allocation, no recursion, no global state. The caller
+// gives the image (which stays where it is, usually in mapped flash) and one block of RAM; both
+// must outlive the model. Nothing here may be called for one model from two threads at once;
+// different models are independent.
+//
+// The image is defined in docs/image-format.md and the arithmetic in docs/arithmetic.md.
+#ifndef LLM_H
+#define LLM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LLM_VERSION "0.1.0"
+
+// The image, and the RAM given to a model, must begin at a multiple of this many bytes.
+#define LLM_ALIGNMENT 16
+
+// ---------------------------------------------------------------------------- errors
+
+typedef enum {
+    LLM_OK = 0,
+    LLM_ERROR_IMAGE, // the image is not one, is damaged, or needs a later version
+    LLM_ERROR_VALUE, // an argument is out of range
+    LLM_ERROR_UTF8, // text is not UTF-8
+    LLM_ERROR_CONTEXT, // more tokens than the context holds
+    LLM_ERROR_MEMORY, // the RAM given is too small
+} llm_status_t;
+
+#define LLM_MESSAGE_SIZE 128
+
+typedef struct {
+    llm_status_t status; // LLM_OK if nothing went wrong
+    char message[LLM_MESSAGE_SIZE]; // one sentence that names the field or argument, NUL-terminated
+} llm_error_t;
+
+// Fills `error` (may be NULL) and returns `status`, so that a caller can `return llm_fail(...)`.
+// The message is `what` with each `{}` replaced by the next of `a` and `b` in decimal, cut to fit.
+llm_status_t llm_fail(llm_error_t *error, llm_status_t status, const char *what, uint64_t a, uint64_t b);
+
+// ---------------------------------------------------------------------------- image
+
+typedef enum {
+    LLM_F32 = 1,
+    LLM_INT8 = 2,
+    LLM_INT4 = 3,
+    LLM_U32 = 4,
+} llm_dtype_t;
+
+typedef enum {
+    LLM_ROPE_NEIGHBOURS = 1, // pairs (2i, 2i + 1)
+    LLM_ROPE_HALVES = 2, // pairs (i, i + head_dim / 2)
+} llm_rope_t;
+
+typedef struct {
+    uint32_t vocab_size; // tokens
+    uint32_t dim; // width of the residual stream
+    uint32_t hidden_dim; // width of the feed-forward block
+    uint32_t n_layers; // transformer blocks
+    uint32_t n_heads; // query heads
+    uint32_t n_kv_heads; // key and value heads, divides n_heads
+    uint32_t head_dim; // width of a head, even
+    uint32_t context; // positions the model was trained for
+    float norm_eps; // added to the mean square in RMSNorm
+    float rope_theta; // for people, the angles come from the tensor rope_phase
+    llm_rope_t rope; // which elements of a head turn together
+    bool tied; // the head is the token embedding
+} llm_config_t;
+
+// One tensor of an image; pointers into the image.
+typedef struct {
+    const void *data; // codes or values, 64-byte aligned within the image, layout by dtype
+    const int8_t *scales; // [n_tiles][n_groups][4] group scales, NULL unless int8 or int4
+    const float *row_scales; // [n_tiles * 4], NULL unless int8 or int4
+    uint32_t rows; // outputs
+    uint32_t cols; // inputs, without padding
+    llm_dtype_t dtype; // of data
+} llm_tensor_t;
+
+// The tokenizer's tables; pointers into the image. Entries are bounded when they are used.
+typedef struct {
+    uint32_t n_tokens; // equals vocab_size
+    uint32_t n_sorted; // normal pieces, at most n_tokens
+    int32_t bos_id; // begin of text, -1 if there is none
+    int32_t eos_id; // end of text, -1 if there is none
+    int32_t unk_id; // unknown, -1 if there is none
+    bool add_bos; // a prompt begins with bos_id
+    bool add_space_prefix; // a space is put before text, and dropped again when decoding
+    bool byte_fallback; // a character without a piece becomes byte tokens
+    bool cut_at_spaces; // no piece has a space after another character
+    uint32_t pieces_size; // bytes of all pieces
+    const uint8_t *pieces; // [pieces_size]
+    const uint32_t *piece_offsets; // [n_tokens + 1] into pieces
+    const uint32_t *ranks; // [n_tokens] merge priority, lowest first
+    const uint8_t *types; // [n_tokens] llm_piece_type_t
+    const uint32_t *sorted; // [n_sorted] ids in ascending order of their bytes
+    const uint32_t *byte_ids; // [256] token of each byte, 0xFFFFFFFF if there is none
+} llm_tokenizer_t;
+
+typedef struct {
+    const uint8_t *data; // first byte of the image
+    uint32_t size; // bytes of the image (total_size), not of what holds it
+    llm_config_t config; // hyper-parameters
+    llm_tokenizer_t tokenizer; // tables
+    const uint8_t *directory; // section TDIR
+    uint32_t n_tensors; // entries in it
+    const uint8_t *tensor_data; // section DATA
+    uint32_t tensor_data_size; // bytes
+    const char *card; // section CARD: JSON, not NUL-terminated
+    uint32_t card_size; // bytes
+    const uint8_t *hash; // section HASH: 32 bytes of SHA-256, names the image
+} llm_image_t;
+
+// Opens an image of at most `size` bytes at `data` (a multiple of LLM_ALIGNMENT, stays the caller's).
+// Checks the header, the section table, the configuration, the tokenizer's table bounds and every
+// tensor's bounds: time in proportion to the number of tensors. `verify` checks the CRC of each section as
+// well: time in proportion to the size. LLM_ERROR_IMAGE names the field; `image` is then undefined.
+llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, bool verify, llm_error_t *error);
+
+// Checks the CRC32C of every section of an open image. LLM_ERROR_IMAGE names the section.
+llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error);
+
+// CRC32C (RFC 3720, appendix B.4) of `size` bytes, continuing from `crc` (0 to start).
+uint32_t llm_crc32c(uint32_t crc, const void *data, size_t size);
+
+// ---------------------------------------------------------------------------- kernels
+
+typedef struct llm_kernels llm_kernels_t; // kernels/kernels.h
+
+// The kernel set called `name`, or the best one that this machine can run if `name` is NULL. NULL if
+// there is none of that name here.
+const llm_kernels_t *llm_kernels_find(const char *name);
+
+// The `i`-th kernel set that this machine can run, best first, NULL past the last.
+const llm_kernels_t *llm_kernels_at(size_t i);
+
+// The name of a kernel set, as `llm_kernels_find` takes it.
+const char *llm_kernels_name(const llm_kernels_t *kernels);
+
+// ---------------------------------------------------------------------------- model
+
+typedef enum {
+    LLM_CACHE_AUTO = 0, // f32 if every matrix of the image is f32, else int8
+    LLM_CACHE_INT8 = 1, // a scale a token and head
+    LLM_CACHE_F32 = 2, // exact, four times the size
+} llm_cache_t;
+
+#define LLM_MAX_BLOCK 16
+
+typedef struct {
+    uint32_t context; // positions to make room for; 0: as many as the model was trained for
+    uint32_t block; // tokens of a prompt computed together, 1 to LLM_MAX_BLOCK; 0: 8
+    llm_cache_t cache; // how keys and values are kept
+    const llm_kernels_t *kernels; // NULL: the best
+} llm_options_t;
+
+// Where the RAM of a model goes, in bytes, each part rounded up to LLM_ALIGNMENT.
+typedef struct {
+    uint32_t context; // positions there is room for
+    uint32_t block; // tokens computed together
+    llm_cache_t cache; // LLM_CACHE_INT8 or LLM_CACHE_F32
+    size_t tensors; // table of pointers to the tensors
+    size_t kv; // keys, values and their scales
+    size_t activations; // everything between the embedding and the logits
+    size_t logits; // one float a token of the vocabulary
+    size_t tokens; // ids of what is in the cache
+    size_t total; // the sum: what llm_model_init needs
+} llm_plan_t;
+
+// Computes what a model needs. `options` may be NULL for the defaults. LLM_ERROR_VALUE if an option is out of
+// range or no address space holds the sum.
+llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, llm_plan_t *plan, llm_error_t *error);
+
+// The tensors of one transformer block.
+typedef struct {
+    llm_tensor_t attn_norm; // [1, dim]
+    llm_tensor_t attn_q; // [n_heads * head_dim, dim]
+    llm_tensor_t attn_k; // [n_kv_heads * head_dim, dim]
+    llm_tensor_t attn_v; // [n_kv_heads * head_dim, dim]
+    llm_tensor_t attn_output; // [dim, n_heads * head_dim]
+    llm_tensor_t ffn_norm; // [1, dim]
+    llm_tensor_t ffn_gate; // [hidden_dim, dim]
+    llm_tensor_t ffn_up; // [hidden_dim, dim]
+    llm_tensor_t ffn_down; // [dim, hidden_dim]
+} llm_layer_t;
+
+// Keys and values. Head h of layer l owns rows [(l * n_kv_heads + h) * context, ... + context).
+typedef struct {
+    void *k; // [n_layers][n_kv_heads][context][head_dim], int8 or float, keys after RoPE
+    void *v; // the same shape
+    uint16_t *k_scale; // [n_layers][n_kv_heads][context] bfloat16, NULL if f32
+    uint16_t *v_scale; // the same shape
+} llm_kv_t;
+
+// A model: an image and its working memory. Fields are for reading; functions change them.
+typedef struct {
+    llm_image_t image; // what it runs
+    llm_plan_t plan; // how its RAM is divided
+    const llm_kernels_t *kernels; // what it runs on
+    llm_tensor_t token_embd; // [vocab_size, dim]
+    llm_tensor_t output_norm; // [1, dim]
+    llm_tensor_t output; // [vocab_size, dim], token_embd if tied
+    const uint32_t *rope_phase; // [head_dim / 2] turns a position, times 2^32
+    llm_layer_t *layers; // [n_layers]
+    llm_kv_t kv; // the cache
+    float *x; // [block][dim] residual stream
+    float *h; // [block][max(dim, n_heads * head_dim)] a norm's or the attention's output
+    float *q; // [block][n_heads * head_dim] queries
+    float *k; // [block][n_kv_heads * head_dim] keys, before they are stored
+    float *v; // [block][n_kv_heads * head_dim] values, before they are stored
+    float *gate; // [block][hidden_dim]; q, k and v share its memory with it and `up`
+    float *up; // [block][hidden_dim]
+    int8_t *codes; // [block][codes_stride] the input of a quantized matrix
+    float *code_scales; // [block] one scale a vector of codes
+    uint32_t codes_stride; // bytes between two vectors of codes, a multiple of 32
+    float *cos_sin; // [block][head_dim] cosines, then sines, of head_dim / 2 pairs
+    void *scratch; // attention scores of one KV head's queries
+    float *logits; // [vocab_size] of the last token evaluated; llm_sample consumes them
+    uint32_t *tokens; // [context] what is in the cache
+    uint32_t n_tokens; // how many
+    bool has_logits; // logits hold those of the last token
+} llm_model_t;
+
+// Makes a model of an open image in `ram` (a multiple of LLM_ALIGNMENT, `ram_size` bytes, stays the caller's).
+// `options` may be NULL. LLM_ERROR_MEMORY says how much is needed and given.
+llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const llm_options_t *options, void *ram, size_t ram_size, llm_error_t *error);
+
+// Appends `n` tokens to the cache and leaves the logits of the last one in `model->logits`. Nothing is changed
+// on error: LLM_ERROR_VALUE if a token is not below vocab_size, LLM_ERROR_CONTEXT if they do not fit. n = 0 does
+// nothing. Time in proportion to n; a caller that must stay responsive passes `plan.block` tokens at a time.
+llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error);
+
+// Keeps the first `n` tokens of the cache and forgets the rest; the logits are gone. More than there are: no effect.
+void llm_model_rewind(llm_model_t *model, uint32_t n);
+
+// ---------------------------------------------------------------------------- sampler
+
+typedef struct {
+    float temperature; // 0 (below 0.001): the likeliest token; at most 100
+    uint32_t top_k; // keep the k likeliest; 0: all
+    float top_p; // keep the likeliest that sum to this share, above 0 to 1; 1: all
+    float min_p; // keep those at least this share of the likeliest, 0 to 1; 0: all
+    float repetition_penalty; // above 0, at most 100; 1: none (Keskar et al., 2019)
+    uint32_t repeat_last_n; // tokens it looks back on
+    uint64_t state; // of SplitMix64 (Steele et al., 2014): set it to the seed
+} llm_sampler_t;
+
+// Checks a sampler's settings. LLM_ERROR_VALUE names the setting; NaN is out of range.
+llm_status_t llm_sampler_check(const llm_sampler_t *sampler, llm_error_t *error);
+
+// Chooses the next token from `logits` [n], which it overwrites. `recent` [n_recent] are the tokens before it, for
+// the repetition penalty. The settings must have passed llm_sampler_check; n >= 1.
+uint32_t llm_sample(llm_sampler_t *sampler, float *logits, uint32_t n, const uint32_t *recent, uint32_t n_recent);
+
+// The same from the logits of a model and the tokens in its cache. LLM_ERROR_VALUE if the model has no logits.
+llm_status_t llm_model_sample(llm_model_t *model, llm_sampler_t *sampler, uint32_t *token, llm_error_t *error);
+
+// ---------------------------------------------------------------------------- tokenizer
+
+typedef enum {
+    LLM_PIECE_NORMAL = 1,
+    LLM_PIECE_UNKNOWN = 2,
+    LLM_PIECE_CONTROL = 3,
+    LLM_PIECE_BYTE = 4,
+} llm_piece_type_t;
+
+// Bytes of scratch that llm_encode needs for `text`: 37 for each byte of the longest run that is merged as one (a
+// word with the spaces before it when the tokenizer can cut at spaces, else the whole text), and a few more.
+size_t llm_encode_scratch(const llm_tokenizer_t *tokenizer, const char *text, size_t size);
+
+// Encodes `size` bytes of UTF-8 into at most `max_tokens` ids and sets `*n_tokens` to their number (at most size + 1,
+// plus 1 for `bos`). `bos` puts bos_id first, if there is one. `scratch` is 4-byte aligned. Time n log n in the longest run.
+// LLM_ERROR_UTF8 names the offset of the first bad byte; LLM_ERROR_MEMORY if the scratch or LLM_ERROR_VALUE if
+// `max_tokens` is too small.
+llm_status_t llm_encode(const llm_tokenizer_t *tokenizer, const char *text, size_t size, bool bos, uint32_t *tokens, size_t max_tokens, size_t *n_tokens, void *scratch, size_t scratch_size, llm_error_t *error);
+
+// The bytes of a token as they appear in text (not NUL-terminated, in the image; nothing for control tokens, one byte
+// for a byte token). Sets `*size`; an id past the end has none.
+const uint8_t *llm_piece(const llm_tokenizer_t *tokenizer, uint32_t id, uint32_t *size);
+
+// ---------------------------------------------------------------------------- text
+
+// Turns bytes that arrive in pieces into whole UTF-8 characters. What is not UTF-8 becomes U+FFFD, one for each
+// maximal part of a sequence (The Unicode Standard, 3.9; as Python's errors="replace").
+typedef struct {
+    uint8_t pending[4]; // start of an incomplete character
+    uint8_t n_pending; // bytes of it, 0 to 3
+} llm_utf8_t;
+
+// Most bytes that llm_utf8_feed writes for `size` bytes, and llm_utf8_finish for 0.
+#define LLM_UTF8_MAX(size) (3 * (size) + 3)
+
+// Takes `size` bytes, writes the characters they complete to `out` (LLM_UTF8_MAX(size) bytes) and returns how many bytes
+// that is.
+size_t llm_utf8_feed(llm_utf8_t *utf8, const uint8_t *bytes, size_t size, uint8_t *out);
+
+// Ends the text: an incomplete character becomes one U+FFFD. Returns the bytes written to `out`, 0 or 3.
+size_t llm_utf8_finish(llm_utf8_t *utf8, uint8_t *out);
+
+// The offset of the first byte of `text` that is not UTF-8, or `size` if all of it is.
+size_t llm_utf8_check(const char *text, size_t size);
+
+#endif
