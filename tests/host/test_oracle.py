@@ -19,9 +19,6 @@ F = np.float32
 
 # The first tokens of the best known continuation: what llama2.c writes at temperature 0.
 STORY = (
-    "Once upon a time, there was a little girl named Lily. "
-    "She loved to play outside in the park."
-)
     "Once upon a time, there was a little girl named Lily. She loved to play outside in the park."
 )
 
