@@ -207,10 +207,10 @@ typedef struct {
     llm_kv_t kv; // the cache
     float *x; // [block][dim] residual stream
     float *h; // [block][max(dim, n_heads * head_dim)] a norm's or the attention's output
-    float *q; // [block][n_heads * head_dim] queries
+    float *q; // [block][max(dim, n_heads * head_dim)] queries, then the attention block's output
     float *k; // [block][n_kv_heads * head_dim] keys, before they are stored
     float *v; // [block][n_kv_heads * head_dim] values, before they are stored
-    float *gate; // [block][hidden_dim]; q, k and v share its memory with it and `up`
+    float *gate; // [block][hidden_dim]; gate and up lie where q, k, v and scratch do, they take turns
     float *up; // [block][hidden_dim]
     int8_t *codes; // [block][codes_stride] the input of a quantized matrix
     float *code_scales; // [block] one scale a vector of codes

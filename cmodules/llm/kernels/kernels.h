@@ -45,7 +45,7 @@ typedef struct {
 
 // Per query: a score a position, a 16-bit weight a position, a head of codes and one of 32-bit sums.
 #define LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim) \
-    ((size_t)(n_queries) * (6 * (size_t)(((n_positions) + 7) & ~7u) + 5 * (size_t)(((head_dim) + 15) & ~15u)))
+    ((size_t)(n_queries) * (6 * (size_t)(((n_positions) + 7) & ~7u) + 5 * (size_t)(((head_dim) + 31) & ~31u)))
 
 struct llm_kernels {
     const char *name; // as the user writes it

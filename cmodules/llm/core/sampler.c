@@ -1,0 +1,154 @@
+// Chooses a token from logits. docs/arithmetic.md, "Sampling".
+//
+// top_k, top_p and min_p are each a threshold on the probabilities, found by bisection over their 31 bits: no sorting and
+// no memory beyond the logits themselves, which become the probabilities.
+#include "../kernels/numeric.h"
+#include "llm.h"
+
+#define ONE 1073741824u // a probability of 1 relative to the likeliest token: 2^30
+#define GREEDY_BELOW 0.001f
+
+llm_status_t llm_sampler_check(const llm_sampler_t *s, llm_error_t *error) {
+    // Each condition is written so that NaN fails.
+    if (!(s->temperature >= 0.0f && s->temperature <= 100.0f)) {
+        return llm_fail(error, LLM_ERROR_VALUE, "temperature: must be 0 to 100", 0, 0);
+    }
+    if (!(s->top_p > 0.0f && s->top_p <= 1.0f)) {
+        return llm_fail(error, LLM_ERROR_VALUE, "top_p: must be above 0 and at most 1", 0, 0);
+    }
+    if (!(s->min_p >= 0.0f && s->min_p <= 1.0f)) {
+        return llm_fail(error, LLM_ERROR_VALUE, "min_p: must be 0 to 1", 0, 0);
+    }
+    if (!(s->repetition_penalty > 0.0f && s->repetition_penalty <= 100.0f)) {
+        return llm_fail(error, LLM_ERROR_VALUE, "repetition_penalty: must be above 0 and at most 100", 0, 0);
+    }
+    return LLM_OK;
+}
+
+// SplitMix64.
+static uint64_t draw(uint64_t *state) {
+    *state += 0x9E3779B97F4A7C15u;
+    uint64_t z = *state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static void penalize(float *logits, uint32_t n, const uint32_t *recent, uint32_t n_recent, float penalty) {
+    for (uint32_t i = 0; i < n_recent; i++) {
+        uint32_t token = recent[i];
+        bool seen = token >= n;
+        for (uint32_t j = 0; j < i && !seen; j++) {
+            seen = recent[j] == token;
+        }
+        if (!seen) {
+            logits[token] = logits[token] > 0.0f ? logits[token] / penalty : logits[token] * penalty;
+        }
+    }
+}
+
+static float max_logit(const float *logits, uint32_t n) {
+    float max = logits[0] == logits[0] ? logits[0] : LLM_MINUS_INFINITY;
+    for (uint32_t i = 1; i < n; i++) {
+        max = logits[i] > max ? logits[i] : max;
+    }
+    return max;
+}
+
+static uint32_t argmax(const float *logits, uint32_t n) {
+    float max = max_logit(logits, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (logits[i] == max) {
+            return i;
+        }
+    }
+    return 0; // nothing but NaN
+}
+
+// A probability relative to the likeliest token, in units of 2^-30, kept in the memory of its logit.
+static uint32_t probability(const float *logits, uint32_t i) {
+    return llm_float_bits(logits[i]);
+}
+
+static void softmax(float *logits, uint32_t n, float temperature) {
+    float max = max_logit(logits, n);
+    float scale = LLM_LOG2_E / temperature;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t p = logits[i] == max ? ONE : (uint32_t)llm_exp2q((logits[i] - max) * scale);
+        logits[i] = llm_bits_float(p);
+    }
+}
+
+// The number and the sum of the probabilities that are at least `threshold`.
+typedef struct {
+    uint64_t sum;
+    uint32_t count;
+} share_t;
+
+static share_t share_from(const float *logits, uint32_t n, uint32_t threshold) {
+    share_t share = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t p = probability(logits, i);
+        if (p >= threshold) {
+            share.sum += p;
+            share.count++;
+        }
+    }
+    return share;
+}
+
+// The largest threshold from which on there are at least `count` probabilities summing to at least `sum`.
+static uint32_t find_threshold(const float *logits, uint32_t n, uint32_t count, uint64_t sum) {
+    uint32_t threshold = 0;
+    for (uint32_t bit = ONE; bit != 0; bit >>= 1) {
+        share_t share = share_from(logits, n, threshold | bit);
+        if (share.count >= count && share.sum >= sum) {
+            threshold |= bit;
+        }
+    }
+    return threshold;
+}
+
+uint32_t llm_sample(llm_sampler_t *s, float *logits, uint32_t n, const uint32_t *recent, uint32_t n_recent) {
+    if (s->repetition_penalty != 1.0f) {
+        penalize(logits, n, recent, n_recent, s->repetition_penalty);
+    }
+    if (s->temperature < GREEDY_BELOW) {
+        return argmax(logits, n);
+    }
+    softmax(logits, n, s->temperature);
+
+    // A token stays if its probability reaches the highest of the thresholds.
+    uint32_t threshold = 1;
+    if (s->top_k > 0 && s->top_k < n) {
+        uint32_t top_k = find_threshold(logits, n, s->top_k, 0);
+        threshold = top_k > threshold ? top_k : threshold;
+    }
+    if (s->top_p < 1.0f) {
+        uint64_t sum = share_from(logits, n, threshold).sum;
+        uint32_t share = (uint32_t)(s->top_p * 65536.0f);
+        uint64_t part = (sum >> 16) * share + (((sum & 0xFFFF) * share) >> 16);
+        uint32_t top_p = find_threshold(logits, n, 0, part);
+        threshold = top_p > threshold ? top_p : threshold;
+    }
+    uint32_t min_p = (uint32_t)(s->min_p * (float)ONE);
+    threshold = min_p > threshold ? min_p : threshold;
+
+    uint64_t sum = share_from(logits, n, threshold).sum;
+    if (sum == 0) {
+        return 0; // nothing but NaN
+    }
+    uint64_t point = draw(&s->state) % sum;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t p = probability(logits, i);
+        if (p >= threshold) {
+            last = i;
+            if (point < p) {
+                break;
+            }
+            point -= p;
+        }
+    }
+    return last;
+}

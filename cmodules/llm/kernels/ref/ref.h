@@ -1,0 +1,41 @@
+// The reference kernels: plain C, one function a file, the definition of every result. kernels.h says what each does.
+#ifndef LLM_REF_H
+#define LLM_REF_H
+
+#include "../kernels.h"
+#include "../numeric.h"
+
+void llm_ref_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x);
+void llm_ref_matmul_int8(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x);
+void llm_ref_matmul_f32(float *y, uint32_t y_stride, const llm_tensor_t *w, const float *x, uint32_t x_stride, uint32_t n);
+float llm_ref_quantize(int8_t *codes, const float *x, uint32_t n);
+uint16_t llm_ref_quantize_kv(int8_t *codes, const float *x, uint32_t n);
+void llm_ref_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps);
+void llm_ref_rope(float *x, const float *cos, const float *sin, uint32_t n_heads, uint32_t head_dim, llm_rope_t rope);
+void llm_ref_attention_int8(const llm_attention_t *a);
+void llm_ref_attention_f32(const llm_attention_t *a);
+void llm_ref_silu_mul(float *gate, const float *up, uint32_t n);
+void llm_ref_add(float *x, const float *y, uint32_t n);
+
+// The sum of a[i] * b[i], i < n, in eight partial sums: lane j adds elements j, j + 8, ... in order, then halves are
+// folded. The order is fixed, yet a vector unit can follow it.
+static inline float llm_ref_dot(const float *a, const float *b, uint32_t n) {
+    float lane[8] = {0.0f};
+    uint32_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        for (uint32_t j = 0; j < 8; j++) {
+            lane[j] += a[i + j] * b[i + j];
+        }
+    }
+    for (uint32_t j = 0; i + j < n; j++) {
+        lane[j] += a[i + j] * b[i + j];
+    }
+    for (uint32_t width = 4; width >= 1; width /= 2) {
+        for (uint32_t j = 0; j < width; j++) {
+            lane[j] += lane[j + width];
+        }
+    }
+    return lane[0];
+}
+
+#endif

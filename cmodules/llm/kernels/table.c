@@ -1,0 +1,45 @@
+// The kernel sets, best first. A new one is a folder of functions and a row here.
+#include "ref/ref.h"
+
+static const llm_kernels_t table[] = {
+    {
+        .name = "ref",
+        .matmul_int4 = llm_ref_matmul_int4,
+        .matmul_int8 = llm_ref_matmul_int8,
+        .matmul_f32 = llm_ref_matmul_f32,
+        .quantize = llm_ref_quantize,
+        .quantize_kv = llm_ref_quantize_kv,
+        .rmsnorm = llm_ref_rmsnorm,
+        .rope = llm_ref_rope,
+        .attention_int8 = llm_ref_attention_int8,
+        .attention_f32 = llm_ref_attention_f32,
+        .silu_mul = llm_ref_silu_mul,
+        .add = llm_ref_add,
+    },
+};
+
+const llm_kernels_t *llm_kernels_at(size_t i) {
+    for (size_t row = 0; row < sizeof(table) / sizeof(table[0]); row++) {
+        if (table[row].available == NULL || table[row].available()) {
+            if (i == 0) {
+                return &table[row];
+            }
+            i--;
+        }
+    }
+    return NULL;
+}
+
+const llm_kernels_t *llm_kernels_find(const char *name) {
+    const llm_kernels_t *kernels;
+    for (size_t i = 0; (kernels = llm_kernels_at(i)) != NULL; i++) {
+        if (name == NULL || strcmp(name, kernels->name) == 0) {
+            return kernels;
+        }
+    }
+    return NULL;
+}
+
+const char *llm_kernels_name(const llm_kernels_t *kernels) {
+    return kernels->name;
+}
