@@ -22,7 +22,15 @@
 static const uint8_t magic[8] = {0x89, 'L', 'L', 'M', '\r', '\n', 0x1A, '\n'};
 
 // The sections that every image has, in this order.
-enum { CONF, TOKN, TDIR, DATA, CARD, HASH, N_REQUIRED };
+enum {
+    CONF,
+    TOKN,
+    TDIR,
+    DATA,
+    CARD,
+    HASH,
+    N_REQUIRED,
+};
 static const char required_types[N_REQUIRED][5] = {"CONF", "TOKN", "TDIR", "DATA", "CARD", "HASH"};
 
 typedef struct {
@@ -75,10 +83,8 @@ static llm_status_t bad(llm_error_t *error, const char *what, uint64_t a, uint64
 // ---------------------------------------------------------------------------- CRC32C
 
 // One entry for each value of four bits: 64 bytes of table, two steps a byte.
-static const uint32_t crc_table[16] = {
-    0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3, 0x61C69362, 0x7198540D,
-    0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9, 0xC38D26C4, 0xD3D3E1AB, 0xE330A81A, 0xF36E6F75,
-};
+static const uint32_t crc_table[16] = {0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3, 0x61C69362, 0x7198540D,
+    0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9, 0xC38D26C4, 0xD3D3E1AB, 0xE330A81A, 0xF36E6F75};
 
 uint32_t llm_crc32c(uint32_t crc, const void *data, size_t size) {
     const uint8_t *p = data;
@@ -357,12 +363,12 @@ static void layer_shapes(const llm_config_t *c, shape_t shapes[LLM_TENSORS_PER_L
 // Returns how many of the four there are.
 static uint32_t model_shapes(const llm_config_t *c, shape_t shapes[4]) {
     uint32_t n = 0;
-    shapes[n++] = (shape_t) {LLM_TOKEN_EMBD, "token_embd", c->vocab_size, c->dim, LLM_INT8};
-    shapes[n++] = (shape_t) {LLM_OUTPUT_NORM, "output_norm", 1, c->dim, LLM_F32};
+    shapes[n++] = (shape_t){LLM_TOKEN_EMBD, "token_embd", c->vocab_size, c->dim, LLM_INT8};
+    shapes[n++] = (shape_t){LLM_OUTPUT_NORM, "output_norm", 1, c->dim, LLM_F32};
     if (!c->tied) {
-        shapes[n++] = (shape_t) {LLM_OUTPUT, "output", c->vocab_size, c->dim, LLM_INT8};
+        shapes[n++] = (shape_t){LLM_OUTPUT, "output", c->vocab_size, c->dim, LLM_INT8};
     }
-    shapes[n++] = (shape_t) {LLM_ROPE_PHASE, "rope_phase", 1, c->head_dim / 2, LLM_U32};
+    shapes[n++] = (shape_t){LLM_ROPE_PHASE, "rope_phase", 1, c->head_dim / 2, LLM_U32};
     return n;
 }
 

@@ -249,7 +249,7 @@ static input_t norm(llm_model_t *m, const llm_tensor_t *w, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         m->kernels->rmsnorm(m->h + i * dim, m->x + i * dim, w->data, dim, m->image.config.norm_eps);
     }
-    return (input_t) {.x = m->h, .cols = dim, .n = n};
+    return (input_t){.x = m->h, .cols = dim, .n = n};
 }
 
 // Copies the keys and values of one token to its place in the cache.

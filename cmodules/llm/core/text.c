@@ -22,9 +22,18 @@ static uint8_t sequence_length(uint8_t first) {
 
 // Whether `byte` can be the second byte after `first`: no overlong forms, no surrogates, nothing past U+10FFFF.
 static bool second_fits(uint8_t first, uint8_t byte) {
-    uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-    uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-    return byte >= low && byte <= high;
+    switch (first) {
+        case 0xE0:
+            return byte >= 0xA0 && byte <= 0xBF;
+        case 0xED:
+            return byte >= 0x80 && byte <= 0x9F;
+        case 0xF0:
+            return byte >= 0x90 && byte <= 0xBF;
+        case 0xF4:
+            return byte >= 0x80 && byte <= 0x8F;
+        default:
+            return byte >= 0x80 && byte <= 0xBF;
+    }
 }
 
 static bool continues(const uint8_t *sequence, size_t n, uint8_t byte) {

@@ -130,12 +130,19 @@ static void propose(run_t *run, uint32_t left) {
     uint32_t size = run->symbols[left].size + run->symbols[run->symbols[left].next].size;
     uint32_t id = find_piece(run->tokenizer, run->text + left, size);
     if (id != NONE) {
-        heap_push(run, (pair_t) {.rank = run->tokenizer->ranks[id], .left = left, .size = size});
+        heap_push(run, (pair_t){.rank = run->tokenizer->ranks[id], .left = left, .size = size});
     }
 }
 
+// Bytes of a character of valid UTF-8 by its first one.
 static uint32_t character_size(uint8_t first) {
-    return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xE0) {
+        return 2;
+    }
+    return first < 0xF0 ? 3 : 4;
 }
 
 // One symbol a character.
@@ -143,7 +150,7 @@ static void split(run_t *run) {
     uint32_t previous = NONE;
     for (uint32_t i = 0; i < run->size;) {
         uint32_t size = character_size(run->text[i]);
-        run->symbols[i] = (symbol_t) {.size = size, .previous = previous, .next = i + size < run->size ? i + size : NONE};
+        run->symbols[i] = (symbol_t){.size = size, .previous = previous, .next = i + size < run->size ? i + size : NONE};
         previous = i;
         i += size;
     }
@@ -256,7 +263,7 @@ static size_t next_run(const llm_tokenizer_t *t, reader_t *r, uint8_t *out) {
 }
 
 static reader_t start_reading(const llm_tokenizer_t *t, const char *text, size_t size) {
-    return (reader_t) {.text = (const uint8_t *)text, .size = size, .prefix = t->add_space_prefix && size > 0};
+    return (reader_t){.text = (const uint8_t *)text, .size = size, .prefix = t->add_space_prefix && size > 0};
 }
 
 static size_t longest_run(const llm_tokenizer_t *t, const char *text, size_t size) {
