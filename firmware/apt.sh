@@ -1,0 +1,54 @@
+#!/bin/sh
+# Installs the Debian or Ubuntu packages that the project needs; does nothing when all are there.
+# Usage: apt.sh LOG
+set -eu
+log=$1
+
+packages="build-essential ca-certificates clang gcc-arm-none-eabi git libnewlib-arm-none-eabi
+    python3 python3-dev python3-venv qemu-system-arm xz-utils"
+. /etc/os-release
+if [ "$ID" = debian ]; then
+    # For MicroPython's source from Debian, where git cannot reach it (micropython.sh).
+    packages="$packages debian-archive-keyring dpkg-dev"
+fi
+
+missing() {
+    for package in $packages; do
+        status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+        [ "$status" = installed ] || printf ' %s' "$package"
+    done
+}
+
+# libFuzzer and the sanitizers are a package of their own where apt knows it, part of clang elsewhere.
+fuzzer() {
+    echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        clang -fsanitize=fuzzer,address,undefined -x c - -o /dev/null 2>/dev/null
+}
+
+[ -n "$(missing)" ] || ! fuzzer || exit 0
+
+sudo=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "These packages are missing, and there is no sudo to install them with. As root, run:"
+        echo "    apt-get install$(missing) libclang-rt-dev"
+        exit 1
+    fi >&2
+    sudo=sudo
+    sudo -v # asks for the password here, where it is seen
+fi
+
+run() {
+    $sudo env DEBIAN_FRONTEND=noninteractive "$@" >>"$log" 2>&1
+}
+
+: >"$log"
+echo "Reading apt's package lists"
+run apt-get update || echo "apt-get update failed (see $log); trying with the lists there are"
+packages="$packages $(apt-cache search --names-only '^libclang-rt-dev$' | cut -d ' ' -f 1)"
+echo "Installing with apt (once, minutes at most):$(missing)"
+if ! run apt-get install -y --no-install-recommends $(missing); then
+    tail -n 20 "$log" >&2
+    echo "apt-get install failed; the whole output is in $log" >&2
+    exit 1
+fi
