@@ -1,0 +1,46 @@
+// The MicroPython module `_llm`: converts objects, calls the engine (core/llm.h) and raises exceptions, nothing else.
+//
+// The Python side of it is documented in py/llm/_llm.pyi.
+#ifndef LLM_BINDINGS_H
+#define LLM_BINDINGS_H
+
+#include "py/obj.h"
+
+#include "../core/llm.h"
+
+// An image and its working memory.
+typedef struct {
+    mp_obj_base_t base;
+    mp_obj_t data; // what holds the image, kept alive; MP_OBJ_NULL once closed
+    const void *address; // of its buffer when the model was made
+    size_t size; // of its buffer when the model was made
+    void *ram; // one block of the heap, model.plan.total bytes
+    llm_model_t model; // points into both
+} llm_model_obj_t;
+
+// Settings and random state.
+typedef struct {
+    mp_obj_base_t base;
+    llm_sampler_t sampler;
+} llm_sampler_obj_t;
+
+extern const mp_obj_type_t llm_model_type;
+extern const mp_obj_type_t llm_sampler_type;
+extern const mp_obj_type_t llm_decoder_type;
+
+// Raises the exception for `error`, with its message.
+void llm_raise(const llm_error_t *error) __attribute__((noreturn));
+
+// The object inside `o`, an instance of `type` or of a Python subclass of it. Raises TypeError.
+void *llm_instance(mp_obj_t o, const mp_obj_type_t *type);
+
+// The model in `o`, open and with its buffer where it was. Raises TypeError, ValueError.
+llm_model_obj_t *llm_model_get(mp_obj_t o);
+
+// The int in `o`, from 0 to `max`. Raises TypeError and ValueError with the message `what`, in which {} stands for `max`.
+uint64_t llm_get_uint(mp_obj_t o, const char *what, uint64_t max);
+
+// The token id in `o`, below the vocabulary size of `model`. Raises TypeError, ValueError.
+uint32_t llm_get_token(mp_obj_t o, const llm_model_t *model);
+
+#endif

@@ -1,0 +1,471 @@
+// _llm.Model
+#include <string.h>
+
+#include "py/gc.h"
+#include "py/objarray.h"
+#include "py/runtime.h"
+
+#include "bindings.h"
+
+llm_model_obj_t *llm_model_get(mp_obj_t o) {
+    llm_model_obj_t *self = llm_instance(o, &llm_model_type);
+    if (self->data == MP_OBJ_NULL) {
+        mp_raise_ValueError(MP_ERROR_TEXT("model: is closed"));
+    }
+    mp_buffer_info_t buffer;
+    if (!mp_get_buffer(self->data, &buffer, MP_BUFFER_READ) || buffer.buf != self->address || buffer.len != self->size) {
+        mp_raise_ValueError(MP_ERROR_TEXT("data: the buffer was moved or resized since the model was made, load it again"));
+    }
+    return self;
+}
+
+// ---------------------------------------------------------------------------- making one
+
+static const char *const cache_names[] = {
+    [LLM_CACHE_INT8] = "int8",
+    [LLM_CACHE_F32] = "f32",
+};
+
+static llm_cache_t get_cache(mp_obj_t o) {
+    if (o == mp_const_none) {
+        return LLM_CACHE_AUTO;
+    }
+    const char *name = mp_obj_str_get_str(o);
+    for (llm_cache_t cache = LLM_CACHE_INT8; cache <= LLM_CACHE_F32; cache++) {
+        if (strcmp(name, cache_names[cache]) == 0) {
+            return cache;
+        }
+    }
+    mp_raise_msg_varg(&mp_type_ValueError, MP_ERROR_TEXT("cache: must be None, 'int8' or 'f32', not '%s'"), name);
+}
+
+static const llm_kernels_t *get_kernels(mp_obj_t o) {
+    if (o == mp_const_none) {
+        return NULL;
+    }
+    const char *name = mp_obj_str_get_str(o);
+    const llm_kernels_t *kernels = llm_kernels_find(name);
+    if (kernels == NULL) {
+        mp_raise_msg_varg(&mp_type_ValueError, MP_ERROR_TEXT("kernels: no '%s' on this machine, kernels() lists what there is"), name);
+    }
+    return kernels;
+}
+
+// Takes the RAM for `model` from the heap.
+static void *allocate_ram(const llm_plan_t *plan) {
+    // The heap's blocks are aligned well enough as they are.
+    MP_STATIC_ASSERT(MICROPY_BYTES_PER_GC_BLOCK % LLM_ALIGNMENT == 0);
+    void *ram = m_malloc_maybe(plan->total);
+    if (ram == NULL) {
+        gc_info_t info;
+        gc_info(&info);
+        llm_error_t error;
+        llm_fail(&error, LLM_ERROR_MEMORY, "the model needs one block of {} bytes of RAM, {} are free in all: choose a smaller context or block",
+            plan->total, info.free);
+        llm_raise(&error);
+    }
+    return ram;
+}
+
+static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t n_kw, const mp_obj_t *args_in) {
+    enum { ARG_data,
+        ARG_context,
+        ARG_block,
+        ARG_cache,
+        ARG_kernels,
+        ARG_verify };
+    static const mp_arg_t allowed[] = {
+        {MP_QSTR_data, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
+        {MP_QSTR_context, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
+        {MP_QSTR_block, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
+        {MP_QSTR_cache, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
+        {MP_QSTR_kernels, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
+        {MP_QSTR_verify, MP_ARG_KW_ONLY | MP_ARG_BOOL, {.u_bool = true}},
+    };
+    mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
+    mp_arg_parse_all_kw_array(n_args, n_kw, args_in, MP_ARRAY_SIZE(allowed), allowed, args);
+
+    mp_buffer_info_t buffer;
+    mp_get_buffer_raise(args[ARG_data].u_obj, &buffer, MP_BUFFER_READ);
+    llm_options_t options = {
+        .context = (uint32_t)llm_get_uint(args[ARG_context].u_obj, "context: must be an int from 0 to {}", UINT32_MAX),
+        .block = (uint32_t)llm_get_uint(args[ARG_block].u_obj, "block: must be an int from 0 to {}", UINT32_MAX),
+        .cache = get_cache(args[ARG_cache].u_obj),
+        .kernels = get_kernels(args[ARG_kernels].u_obj),
+    };
+    llm_error_t error;
+    llm_image_t image;
+    llm_plan_t plan;
+    if (llm_image_open(&image, buffer.buf, buffer.len, args[ARG_verify].u_bool, &error) != LLM_OK
+        || llm_plan(&image, &options, &plan, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
+
+    llm_model_obj_t *self = mp_obj_malloc(llm_model_obj_t, type);
+    self->data = MP_OBJ_NULL;
+    self->ram = allocate_ram(&plan);
+    if (llm_model_init(&self->model, &image, &options, self->ram, plan.total, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
+    self->data = args[ARG_data].u_obj;
+    self->address = buffer.buf;
+    self->size = buffer.len;
+    return MP_OBJ_FROM_PTR(self);
+}
+
+static mp_obj_t model_close(mp_obj_t self_in) {
+    llm_model_obj_t *self = llm_instance(self_in, &llm_model_type);
+    if (self->data != MP_OBJ_NULL) {
+        self->data = MP_OBJ_NULL;
+        m_del(byte, self->ram, self->model.plan.total);
+        self->ram = NULL;
+    }
+    return mp_const_none;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_close_obj, model_close);
+
+static mp_obj_t model_exit(size_t n_args, const mp_obj_t *args) {
+    (void)n_args;
+    return model_close(args[0]);
+}
+static MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(model_exit_obj, 4, 4, model_exit);
+
+// ---------------------------------------------------------------------------- running it
+
+static mp_obj_t model_eval(mp_obj_t self_in, mp_obj_t tokens_in) {
+    llm_model_obj_t *self = llm_model_get(self_in);
+    uint32_t few[LLM_MAX_BLOCK];
+    uint32_t *tokens = few;
+    size_t n = 1;
+    if (mp_obj_is_int(tokens_in)) {
+        few[0] = llm_get_token(tokens_in, &self->model);
+    } else {
+        // A copy, since what runs between two blocks may change the list.
+        n = (size_t)mp_obj_get_int(mp_obj_len(tokens_in));
+        uint32_t room = self->model.plan.context - self->model.n_tokens;
+        if (n > room) {
+            llm_error_t error;
+            llm_fail(&error, LLM_ERROR_CONTEXT, "tokens: {} do not fit, the context has room for {} more", n, room);
+            llm_raise(&error);
+        }
+        if (n > MP_ARRAY_SIZE(few)) {
+            tokens = m_new(uint32_t, n);
+        }
+        for (size_t i = 0; i < n; i++) {
+            tokens[i] = llm_get_token(mp_obj_subscr(tokens_in, MP_OBJ_NEW_SMALL_INT(i), MP_OBJ_SENTINEL), &self->model);
+        }
+    }
+    size_t done = 0;
+    while (done < n) {
+        // Again each time: what ran meanwhile may have closed it.
+        self = llm_model_get(self_in);
+        size_t step = MIN(n - done, self->model.plan.block);
+        llm_error_t error;
+        if (llm_model_eval(&self->model, tokens + done, step, &error) != LLM_OK) {
+            llm_raise(&error);
+        }
+        done += step;
+        if (done < n) {
+            uint32_t n_tokens = self->model.n_tokens;
+            mp_handle_pending(true);
+            if (self->model.n_tokens != n_tokens) {
+                mp_raise_msg(&mp_type_RuntimeError, MP_ERROR_TEXT("model: used by a callback in the middle of eval"));
+            }
+        }
+    }
+    if (tokens != few) {
+        m_del(uint32_t, tokens, n);
+    }
+    return mp_const_none;
+}
+static MP_DEFINE_CONST_FUN_OBJ_2(model_eval_obj, model_eval);
+
+static mp_obj_t model_sample(mp_obj_t self_in, mp_obj_t sampler_in) {
+    llm_model_obj_t *self = llm_model_get(self_in);
+    llm_sampler_obj_t *sampler = llm_instance(sampler_in, &llm_sampler_type);
+    llm_error_t error;
+    uint32_t token;
+    if (llm_model_sample(&self->model, &sampler->sampler, &token, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
+    return mp_obj_new_int_from_uint(token);
+}
+static MP_DEFINE_CONST_FUN_OBJ_2(model_sample_obj, model_sample);
+
+static mp_obj_t model_logits(size_t n_args, const mp_obj_t *args) {
+    llm_model_obj_t *self = llm_model_get(args[0]);
+    const llm_model_t *model = &self->model;
+    if (!model->has_logits) {
+        mp_raise_ValueError(MP_ERROR_TEXT("logits: there are none, evaluate a token first (sampling uses them up)"));
+    }
+    uint32_t n = model->image.config.vocab_size;
+    if (n_args > 1 && args[1] != mp_const_none) {
+        mp_buffer_info_t buffer;
+        mp_get_buffer_raise(args[1], &buffer, MP_BUFFER_WRITE);
+        if (buffer.len != n * sizeof(float)) {
+            llm_error_t error;
+            llm_fail(&error, LLM_ERROR_VALUE, "buf: has {} bytes, must have {}", buffer.len, n * sizeof(float));
+            llm_raise(&error);
+        }
+        memcpy(buffer.buf, model->logits, buffer.len);
+        return args[1];
+    }
+    mp_obj_array_t *array = mp_obj_malloc(mp_obj_array_t, &mp_type_array);
+    array->typecode = 'f';
+    array->free = 0;
+    array->len = 0;
+    array->items = NULL;
+    array->items = m_new(float, n);
+    array->len = n;
+    memcpy(array->items, model->logits, n * sizeof(float));
+    return MP_OBJ_FROM_PTR(array);
+}
+static MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(model_logits_obj, 1, 2, model_logits);
+
+static mp_obj_t model_rewind(mp_obj_t self_in, mp_obj_t n_in) {
+    llm_model_obj_t *self = llm_model_get(self_in);
+    uint32_t n = (uint32_t)llm_get_uint(n_in, "n: must be an int from 0 to n_tokens {}", self->model.n_tokens);
+    llm_model_rewind(&self->model, n);
+    return mp_const_none;
+}
+static MP_DEFINE_CONST_FUN_OBJ_2(model_rewind_obj, model_rewind);
+
+static mp_obj_t model_tokens(mp_obj_t self_in) {
+    const llm_model_t *model = &llm_model_get(self_in)->model;
+    mp_obj_list_t *list = MP_OBJ_TO_PTR(mp_obj_new_list(model->n_tokens, NULL));
+    for (uint32_t i = 0; i < model->n_tokens; i++) {
+        list->items[i] = mp_obj_new_int_from_uint(model->tokens[i]);
+    }
+    return MP_OBJ_FROM_PTR(list);
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_tokens_obj, model_tokens);
+
+// ---------------------------------------------------------------------------- what it is
+
+static void store(mp_obj_t dict, qstr key, mp_obj_t value) {
+    mp_obj_dict_store(dict, MP_OBJ_NEW_QSTR(key), value);
+}
+
+static void store_uint(mp_obj_t dict, qstr key, size_t value) {
+    store(dict, key, mp_obj_new_int_from_uint(value));
+}
+
+// Counts the elements of `tensor` and notes its type.
+static uint64_t survey(const llm_tensor_t *tensor, unsigned *dtypes) {
+    *dtypes |= 1u << tensor->dtype;
+    return (uint64_t)tensor->rows * tensor->cols;
+}
+
+static mp_obj_t model_config(mp_obj_t self_in) {
+    const llm_model_t *model = &llm_model_get(self_in)->model;
+    const llm_config_t *config = &model->image.config;
+
+    unsigned dtypes = 0;
+    uint64_t n_parameters = survey(&model->token_embd, &dtypes) + config->dim;
+    if (!config->tied) {
+        n_parameters += survey(&model->output, &dtypes);
+    }
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        const llm_layer_t *layer = &model->layers[l];
+        n_parameters += 2 * config->dim + survey(&layer->attn_q, &dtypes) + survey(&layer->attn_k, &dtypes)
+            + survey(&layer->attn_v, &dtypes) + survey(&layer->attn_output, &dtypes) + survey(&layer->ffn_gate, &dtypes)
+            + survey(&layer->ffn_up, &dtypes) + survey(&layer->ffn_down, &dtypes);
+    }
+    char dtype[16] = "";
+    for (llm_dtype_t i = LLM_F32; i <= LLM_INT4; i++) {
+        static const char *const names[] = {[LLM_F32] = "f32", [LLM_INT8] = "int8", [LLM_INT4] = "int4"};
+        if (dtypes & 1u << i) {
+            if (dtype[0] != '\0') {
+                strcat(dtype, "+");
+            }
+            strcat(dtype, names[i]);
+        }
+    }
+
+    mp_obj_t dict = mp_obj_new_dict(14);
+    store_uint(dict, MP_QSTR_vocab_size, config->vocab_size);
+    store_uint(dict, MP_QSTR_dim, config->dim);
+    store_uint(dict, MP_QSTR_hidden_dim, config->hidden_dim);
+    store_uint(dict, MP_QSTR_n_layers, config->n_layers);
+    store_uint(dict, MP_QSTR_n_heads, config->n_heads);
+    store_uint(dict, MP_QSTR_n_kv_heads, config->n_kv_heads);
+    store_uint(dict, MP_QSTR_head_dim, config->head_dim);
+    store_uint(dict, MP_QSTR_context, config->context);
+    store(dict, MP_QSTR_norm_eps, mp_obj_new_float_from_f(config->norm_eps));
+    store(dict, MP_QSTR_rope_theta, mp_obj_new_float_from_f(config->rope_theta));
+    store(dict, MP_QSTR_rope, MP_OBJ_NEW_QSTR(config->rope == LLM_ROPE_NEIGHBOURS ? MP_QSTR_neighbours : MP_QSTR_halves));
+    store(dict, MP_QSTR_tied, mp_obj_new_bool(config->tied));
+    store(dict, MP_QSTR_dtype, mp_obj_new_str_from_cstr(dtype));
+    store(dict, MP_QSTR_n_parameters, mp_obj_new_int_from_ull(n_parameters));
+    return dict;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_config_obj, model_config);
+
+static mp_obj_t model_memory(mp_obj_t self_in) {
+    const llm_model_t *model = &llm_model_get(self_in)->model;
+    const llm_tokenizer_t *t = &model->image.tokenizer;
+    const llm_plan_t *plan = &model->plan;
+    // Pieces and types are bytes; offsets, ranks, sorted and byte_ids are u32.
+    size_t tokenizer = t->pieces_size + t->n_tokens + sizeof(uint32_t) * (2 * t->n_tokens + 1 + t->n_sorted + 256);
+    mp_obj_t dict = mp_obj_new_dict(10);
+    store_uint(dict, MP_QSTR_image, model->image.size);
+    store_uint(dict, MP_QSTR_weights, model->image.tensor_data_size);
+    store_uint(dict, MP_QSTR_tokenizer, tokenizer);
+    store_uint(dict, MP_QSTR_object, sizeof(llm_model_obj_t));
+    store_uint(dict, MP_QSTR_tensors, plan->tensors);
+    store_uint(dict, MP_QSTR_kv, plan->kv);
+    store_uint(dict, MP_QSTR_activations, plan->activations);
+    store_uint(dict, MP_QSTR_logits, plan->logits);
+    store_uint(dict, MP_QSTR_tokens, plan->tokens);
+    store_uint(dict, MP_QSTR_ram, sizeof(llm_model_obj_t) + plan->total);
+    return dict;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_memory_obj, model_memory);
+
+static mp_obj_t model_card(mp_obj_t self_in) {
+    const llm_image_t *image = &llm_model_get(self_in)->model.image;
+    llm_error_t error;
+    size_t valid = llm_utf8_check(image->card, image->card_size);
+    if (valid != image->card_size) {
+        llm_fail(&error, LLM_ERROR_UTF8, "card: the byte at {} is not UTF-8", valid, 0);
+        llm_raise(&error);
+    }
+    return mp_obj_new_str(image->card, image->card_size);
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_card_obj, model_card);
+
+static mp_obj_t model_hash(mp_obj_t self_in) {
+    return mp_obj_new_bytes(llm_model_get(self_in)->model.image.hash, 32);
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_hash_obj, model_hash);
+
+static mp_obj_t model_verify(mp_obj_t self_in) {
+    llm_error_t error;
+    if (llm_image_verify(&llm_model_get(self_in)->model.image, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
+    return mp_const_none;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_verify_obj, model_verify);
+
+// ---------------------------------------------------------------------------- its tokenizer
+
+static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *kw_args) {
+    enum { ARG_self,
+        ARG_text,
+        ARG_bos };
+    static const mp_arg_t allowed[] = {
+        {MP_QSTR_self, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
+        {MP_QSTR_text, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
+        {MP_QSTR_bos, MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
+    };
+    mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
+    mp_arg_parse_all(n_args, pos_args, kw_args, MP_ARRAY_SIZE(allowed), allowed, args);
+
+    const llm_tokenizer_t *tokenizer = &llm_model_get(args[ARG_self].u_obj)->model.image.tokenizer;
+    mp_buffer_info_t text;
+    mp_get_buffer_raise(args[ARG_text].u_obj, &text, MP_BUFFER_READ);
+    bool bos = args[ARG_bos].u_obj == mp_const_none ? tokenizer->add_bos : mp_obj_is_true(args[ARG_bos].u_obj);
+
+    size_t max_tokens = text.len + 2;
+    size_t scratch_size = llm_encode_scratch(tokenizer, text.buf, text.len);
+    uint32_t *tokens = m_new(uint32_t, max_tokens);
+    byte *scratch = m_new(byte, scratch_size);
+    size_t n;
+    llm_error_t error;
+    llm_status_t status = llm_encode(tokenizer, text.buf, text.len, bos, tokens, max_tokens, &n, scratch, scratch_size, &error);
+    m_del(byte, scratch, scratch_size);
+    if (status != LLM_OK) {
+        m_del(uint32_t, tokens, max_tokens);
+        llm_raise(&error);
+    }
+    mp_obj_list_t *list = MP_OBJ_TO_PTR(mp_obj_new_list(n, NULL));
+    for (size_t i = 0; i < n; i++) {
+        list->items[i] = mp_obj_new_int_from_uint(tokens[i]);
+    }
+    m_del(uint32_t, tokens, max_tokens);
+    return MP_OBJ_FROM_PTR(list);
+}
+static MP_DEFINE_CONST_FUN_OBJ_KW(model_encode_obj, 2, model_encode);
+
+static mp_obj_t model_piece(mp_obj_t self_in, mp_obj_t token_in) {
+    const llm_model_t *model = &llm_model_get(self_in)->model;
+    uint32_t size;
+    const uint8_t *piece = llm_piece(&model->image.tokenizer, llm_get_token(token_in, model), &size);
+    return mp_obj_new_bytes(piece, size);
+}
+static MP_DEFINE_CONST_FUN_OBJ_2(model_piece_obj, model_piece);
+
+// ---------------------------------------------------------------------------- the type
+
+static void model_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
+    if (dest[0] != MP_OBJ_NULL) {
+        return; // all are for reading
+    }
+    const llm_model_t *model = &((llm_model_obj_t *)MP_OBJ_TO_PTR(self_in))->model;
+    const llm_tokenizer_t *tokenizer = &model->image.tokenizer;
+    switch (name) {
+        case MP_QSTR_n_tokens:
+            dest[0] = mp_obj_new_int_from_uint(model->n_tokens);
+            break;
+        case MP_QSTR_context:
+            dest[0] = mp_obj_new_int_from_uint(model->plan.context);
+            break;
+        case MP_QSTR_block:
+            dest[0] = mp_obj_new_int_from_uint(model->plan.block);
+            break;
+        case MP_QSTR_cache: {
+            const char *cache = cache_names[model->plan.cache];
+            dest[0] = mp_obj_new_str_from_cstr(cache);
+            break;
+        }
+        case MP_QSTR_kernels: {
+            const char *kernels = llm_kernels_name(model->kernels);
+            dest[0] = mp_obj_new_str_from_cstr(kernels);
+            break;
+        }
+        case MP_QSTR_vocab_size:
+            dest[0] = mp_obj_new_int_from_uint(model->image.config.vocab_size);
+            break;
+        case MP_QSTR_bos_id:
+            dest[0] = mp_obj_new_int(tokenizer->bos_id);
+            break;
+        case MP_QSTR_eos_id:
+            dest[0] = mp_obj_new_int(tokenizer->eos_id);
+            break;
+        case MP_QSTR_add_bos:
+            dest[0] = mp_obj_new_bool(tokenizer->add_bos);
+            break;
+        default:
+            dest[1] = MP_OBJ_SENTINEL; // a method
+            return;
+    }
+    llm_model_get(self_in);
+}
+
+static const mp_rom_map_elem_t model_locals_table[] = {
+    {MP_ROM_QSTR(MP_QSTR_eval), MP_ROM_PTR(&model_eval_obj)},
+    {MP_ROM_QSTR(MP_QSTR_sample), MP_ROM_PTR(&model_sample_obj)},
+    {MP_ROM_QSTR(MP_QSTR_logits), MP_ROM_PTR(&model_logits_obj)},
+    {MP_ROM_QSTR(MP_QSTR_rewind), MP_ROM_PTR(&model_rewind_obj)},
+    {MP_ROM_QSTR(MP_QSTR_tokens), MP_ROM_PTR(&model_tokens_obj)},
+    {MP_ROM_QSTR(MP_QSTR_config), MP_ROM_PTR(&model_config_obj)},
+    {MP_ROM_QSTR(MP_QSTR_memory), MP_ROM_PTR(&model_memory_obj)},
+    {MP_ROM_QSTR(MP_QSTR_card), MP_ROM_PTR(&model_card_obj)},
+    {MP_ROM_QSTR(MP_QSTR_hash), MP_ROM_PTR(&model_hash_obj)},
+    {MP_ROM_QSTR(MP_QSTR_verify), MP_ROM_PTR(&model_verify_obj)},
+    {MP_ROM_QSTR(MP_QSTR_encode), MP_ROM_PTR(&model_encode_obj)},
+    {MP_ROM_QSTR(MP_QSTR_piece), MP_ROM_PTR(&model_piece_obj)},
+    {MP_ROM_QSTR(MP_QSTR_close), MP_ROM_PTR(&model_close_obj)},
+    {MP_ROM_QSTR(MP_QSTR___enter__), MP_ROM_PTR(&mp_identity_obj)},
+    {MP_ROM_QSTR(MP_QSTR___exit__), MP_ROM_PTR(&model_exit_obj)},
+};
+static MP_DEFINE_CONST_DICT(model_locals, model_locals_table);
+
+MP_DEFINE_CONST_OBJ_TYPE(
+    llm_model_type,
+    MP_QSTR_Model,
+    MP_TYPE_FLAG_NONE,
+    make_new, model_make_new,
+    attr, model_attr,
+    locals_dict, &model_locals);

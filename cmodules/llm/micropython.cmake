@@ -1,0 +1,18 @@
+# User C module `_llm`: pass USER_C_MODULES=<this repository>/cmodules/llm/micropython.cmake to the port's build.
+
+file(GLOB LLM_BINDINGS ${CMAKE_CURRENT_LIST_DIR}/bindings/*.c)
+file(GLOB LLM_ENGINE
+    ${CMAKE_CURRENT_LIST_DIR}/core/*.c
+    ${CMAKE_CURRENT_LIST_DIR}/kernels/*.c
+    ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.c
+)
+
+# For these files alone, after the port's own flags. Results are the same to the last bit on every target (docs/arithmetic.md):
+# no operation may be fused or reordered.
+set_source_files_properties(${LLM_ENGINE} PROPERTIES
+    COMPILE_OPTIONS "-std=c99;-O3;-ffp-contract=off;-fno-fast-math"
+)
+
+add_library(usermod_llm INTERFACE)
+target_sources(usermod_llm INTERFACE ${LLM_BINDINGS} ${LLM_ENGINE})
+target_link_libraries(usermod INTERFACE usermod_llm)
