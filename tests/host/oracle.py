@@ -291,9 +291,9 @@ class SplitMix64:
 def penalized(logits: np.ndarray, recent: list[int], penalty: float) -> np.ndarray:
     """Logits after the repetition penalty, as float32 with minus infinity for NaN."""
     out = np.where(np.isnan(logits), F(-np.inf), logits).astype(F)
-    if penalty != 1:
-        for token in set(recent):
-            r = F(penalty)
+    r = F(penalty)
+    with np.errstate(over="ignore"):
+        for token in set(recent) if r != 1 else ():
             out[token] = out[token] / r if out[token] > 0 else out[token] * r
     return out
 
@@ -306,8 +306,11 @@ def shares(
     min_p: float = 0.0,
 ) -> list[int]:
     """The share of each token in a draw, after the penalty; temperature is at least 0.001."""
-    scale = LOG2_E / F(temperature)
-    p = [int(v) for v in exp2q((logits - logits.max()) * scale)]
+    best = logits.max()
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Infinity less infinity is taken as 0: the best have the whole share, whatever they are.
+        d = np.where(logits == best, F(0), (logits - best) * (LOG2_E / F(temperature)))
+    p = [int(v) for v in exp2q(d)]
     falling = sorted(p, reverse=True)
     floor = 1  # "above 0"
     if top_k:
@@ -315,7 +318,8 @@ def shares(
     left = [v for v in falling if v >= floor]
     if F(top_p) != 1:
         part = int(Fraction(float(F(top_p))) * 65536)
-        target = (sum(left) * part) >> 16
+        # At least 1: of the smallest top_p, the best still stay.
+        target = max(1, (sum(left) * part) >> 16)
         for tau in sorted(set(left), reverse=True):
             if sum(v for v in left if v >= tau) >= target:
                 floor = max(floor, tau)

@@ -284,7 +284,7 @@ def test_accumulator_at_its_limit(
 ) -> None:
     """The longest row of the most extreme codes, scales and activations fits 32 bits."""
     config = Config(5, 4, hidden_dim, 1, 1, 1, 2, 8)
-    ordinary = random_planes(sign)
+    ordinary = random_planes(9)
 
     def planes(tensor: Tensor) -> tuple[np.ndarray, ...]:
         if tensor.name == "ffn_down":
