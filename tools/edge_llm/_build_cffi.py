@@ -1,0 +1,45 @@
+"""How the engine becomes the extension `edge_llm._engine`.
+
+setuptools runs this (see setup.py). The C sources are those of the boards, the interface is their
+`core/llm.h`, read here so that it is written once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from cffi import FFI
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ENGINE = _ROOT / "cmodules" / "llm"
+_HEADER = _ENGINE / "core" / "llm.h"
+
+
+def _relative(pattern: str) -> list[str]:
+    """Files of the engine, relative to the project's root as setuptools wants them."""
+    return [os.path.relpath(path, _ROOT) for path in sorted(_ENGINE.glob(pattern))]
+
+
+def _declarations(header: str) -> str:
+    """What cffi reads of the header: all but preprocessor lines, constants excepted."""
+    return "\n".join(
+        line
+        for line in header.splitlines()
+        if not line.startswith("#") or re.match(r"#define \w+ \d+$", line)
+    )
+
+
+ffi = FFI()
+ffi.cdef(_declarations(_HEADER.read_text()))
+ffi.cdef("static const char *const LLM_VERSION;")
+ffi.set_source(
+    "edge_llm._engine",
+    '#include "core/llm.h"',
+    sources=_relative("core/*.c") + _relative("kernels/**/*.c"),
+    depends=_relative("core/*.h") + _relative("kernels/**/*.h"),
+    include_dirs=[os.path.relpath(_ENGINE, _ROOT)],
+    # One result everywhere: no fused or reordered float arithmetic (docs/arithmetic.md).
+    extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off", "-fno-fast-math"],
+)

@@ -1,0 +1,345 @@
+"""The command `edge-llm`.
+
+Exit codes: 0 done, 1 bad input (one sentence on stderr), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from . import __version__
+from .convert import DTYPES, convert
+from .image import Dtype, Image, Tensor
+from .importers import open_model
+from .romfs import read_romfs, write_romfs
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments)
+    except BrokenPipeError:
+        # Whoever read the output has gone (`| head`); nothing more can be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{name}{error.strerror or error}")
+    except (ValueError, MemoryError) as error:
+        return _fail(str(error))
+
+
+def _fail(message: str) -> int:
+    print(f"edge-llm: {message}", file=sys.stderr)
+    return 1
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"edge-llm: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="edge-llm", description="Language models for MicroPython boards, on the desk side."
+    )
+    parser.add_argument("--version", action="version", version=f"edge-llm {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, function: Callable[[Any], int], text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(command=function)
+        return added
+
+    sub = command("convert", _convert, "Turn a checkpoint into an image.")
+    _add_model(sub, "a llama2.c checkpoint, or a folder that holds one")
+    sub.add_argument(
+        "--tokenizer", metavar="FILE", help="the vocabulary (default: tok*.bin beside the model)"
+    )
+    sub.add_argument(
+        "--quantize",
+        choices=DTYPES,
+        required=True,
+        help="weights of 4 bits (embedding and head 8), 8 bits, or unchanged",
+    )
+    sub.add_argument("--output", "-o", metavar="FILE", required=True, help="the image, *.llm")
+    sub.add_argument(
+        "--context",
+        type=_count,
+        metavar="N",
+        help="positions (default: what the model was trained for)",
+    )
+    sub.add_argument("--name", help="of the model, for the card (default: the file's)")
+    sub.add_argument("--licence", help="of the model, for the card")
+
+    sub = command("info", _info, "Show what an image holds.")
+    sub.add_argument("image", metavar="IMAGE")
+    sub.add_argument("--json", action="store_true", help="for programs")
+
+    sub = command("verify", _verify, "Check every byte of an image.")
+    sub.add_argument("image", metavar="IMAGE")
+
+    sub = command("pack", _pack, "Pack files for a board.")
+    sub.add_argument(
+        "--romfs",
+        metavar="OUT",
+        required=True,
+        help="write a MicroPython ROMFS image, files aligned to 64 bytes; flash it to an address "
+        "that is a multiple of 64",
+    )
+    sub.add_argument("files", metavar="FILE", nargs="+", help="files and folders")
+
+    sub = command("run", _run, "Generate text here, as a board would.")
+    _add_model(sub, "an image, *.llm")
+    sub.add_argument("--prompt", default="", help="text to go on from")
+    sub.add_argument(
+        "--tokens", type=_count, default=256, metavar="N", help="at most so many (default: 256)"
+    )
+    sub.add_argument("--temperature", type=float, metavar="T", help="0: the likeliest token")
+    sub.add_argument("--top-k", type=int, metavar="K", help="of the K likeliest tokens; 0: all")
+    sub.add_argument("--top-p", type=float, metavar="P", help="of those that sum to P; 1: all")
+    sub.add_argument(
+        "--min-p", type=float, metavar="P", help="of those with P of the likeliest's share; 0: all"
+    )
+    sub.add_argument("--repetition-penalty", type=float, metavar="R", help="1: none")
+    sub.add_argument("--seed", type=int, metavar="N", help="same seed, same text")
+    sub.add_argument("--kernels", metavar="NAME", help="kernel set (default: the best)")
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser, text: str) -> None:
+    """The model, as a positional argument or as `--model`."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("model", metavar="MODEL", nargs="?", help=text)
+    group.add_argument("--model", dest="model", metavar="MODEL", help="the same")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_count.__name__ = "number above 0"  # argparse names it in its message
+
+
+# ------------------------------------------------------------------------------------ convert
+
+
+def _convert(arguments: argparse.Namespace) -> int:
+    source = open_model(arguments.model, arguments.tokenizer)
+    written: list[Tensor] = []
+    n_matrices = 7 * source.config.n_layers + 1
+    with _progress("Quantizing", n_matrices) as advance:
+
+        def progress(tensor: Tensor) -> None:
+            written.append(tensor)
+            if tensor.rows > 1:
+                advance()
+
+        size = convert(
+            source,
+            arguments.output,
+            arguments.quantize,
+            context=arguments.context,
+            name=arguments.name,
+            licence=arguments.licence,
+            progress=progress,
+        )
+    console = Console()
+    console.print(_size_table(written, size))
+    console.print(f"{arguments.output}: {size:,} bytes", highlight=False, soft_wrap=True)
+    return 0
+
+
+@contextmanager
+def _progress(label: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr for what takes more than a second; gives the function that moves it on."""
+    bar = Progress(
+        TextColumn(label),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(label, total=total)
+    begin = time.monotonic()
+
+    def advance() -> None:
+        bar.advance(task)
+        if time.monotonic() - begin > 1:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
+
+
+def _size_table(tensors: Sequence[Tensor], image_size: int) -> Table:
+    """Elements, bytes and bits an element of each kind of tensor."""
+    kinds: dict[str, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        kind = tensor.name if tensor.layer is None else tensor.name.split("_")[0]
+        kinds[f"{kind} ({tensor.dtype.name.lower()})"].append(tensor)
+    table = Table(box=None, header_style="bold")
+    for column in ("tensors", "elements", "bytes", "bits/weight"):
+        table.add_column(column, justify="left" if column == "tensors" else "right")
+    for kind, members in [*sorted(kinds.items()), ("all", list(tensors))]:
+        elements = sum(tensor.rows * tensor.cols for tensor in members)
+        size = sum(tensor.size for tensor in members)
+        table.add_row(kind, f"{elements:,}", f"{size:,}", f"{8 * size / elements:.2f}")
+    stored = sum(tensor.size for tensor in tensors)
+    table.add_row("rest (tokenizer, tables, card)", "", f"{image_size - stored:,}", "")
+    return table
+
+
+# ------------------------------------------------------------------------------ info and verify
+
+
+def _open(path: str) -> Image:
+    try:
+        return Image.open(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    image = _open(arguments.image)
+    try:
+        report = _report(image)
+    except ValueError as error:
+        raise ValueError(f"{arguments.image}: {error}") from None
+    if arguments.json:
+        print(json.dumps(report, indent=1, ensure_ascii=False))
+        return 0
+    console = Console()
+    for title in ("card", "config", "tokenizer", "sections"):
+        table = Table(box=None, show_header=False, title=title, title_justify="left")
+        for name, value in report[title].items():
+            table.add_row(f"  {name}", _text(value))
+        console.print(table)
+    console.print(_tensor_table(image))
+    console.print(_size_table(image.tensors, image.total_size))
+    console.print(f"{arguments.image}: {image.total_size:,} bytes", highlight=False)
+    return 0
+
+
+def _report(image: Image) -> dict[str, Any]:
+    tokenizer = image.tokenizer
+    config = image.config
+    return {
+        "total_size": image.total_size,
+        "sha256": image.section("HASH").tobytes().hex(),
+        "card": image.card,
+        "config": {
+            **vars(config),
+            "rope": {1: "neighbours", 2: "halves"}[config.rope],
+        },
+        "tokenizer": {
+            "n_tokens": len(tokenizer.pieces),
+            "n_sorted": len(tokenizer.sorted_ids),
+            "longest_piece": max(map(len, tokenizer.pieces)),
+            "bos_id": tokenizer.bos_id,
+            "eos_id": tokenizer.eos_id,
+            "unk_id": tokenizer.unk_id,
+            "add_bos": tokenizer.add_bos,
+            "add_space_prefix": tokenizer.add_space_prefix,
+            "byte_fallback": tokenizer.byte_fallback,
+            "cut_at_spaces": tokenizer.cut_at_spaces,
+        },
+        "sections": {
+            section.name: {
+                "offset": section.offset,
+                "size": section.size,
+                "crc": f"{section.crc:08x}",
+            }
+            for section in image.sections
+        },
+        "tensors": [
+            {
+                "name": tensor.name,
+                "layer": tensor.layer,
+                "dtype": tensor.dtype.name.lower(),
+                "rows": tensor.rows,
+                "cols": tensor.cols,
+                "offset": tensor.data,
+                "size": tensor.size,
+            }
+            for tensor in image.tensors
+        ],
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _tensor_table(image: Image) -> Table:
+    """The tensors, those that are alike in every layer on one line."""
+    table = Table(box=None, title="tensors", title_justify="left", header_style="bold")
+    for column in ("  name", "layers", "dtype", "rows x cols", "bytes each"):
+        table.add_column(column, justify="right" if column == "bytes each" else "left")
+    lines: dict[tuple[str, Dtype, int, int, int], list[int | None]] = defaultdict(list)
+    for tensor in image.tensors:
+        key = (tensor.name, tensor.dtype, tensor.rows, tensor.cols, tensor.size)
+        lines[key].append(tensor.layer)
+    for (name, dtype, rows, cols, size), layers in lines.items():
+        where = "" if layers[0] is None else str(len(layers))
+        table.add_row(
+            f"  {name}", where, dtype.name.lower(), f"{rows:,} x {cols:,}", f"{size:,}"
+        )
+    return table
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    image = _open(arguments.image)
+    try:
+        image.verify()
+    except ValueError as error:
+        raise ValueError(f"{arguments.image}: {error}") from None
+    print(f"{arguments.image}: sound, SHA-256 {image.section('HASH').tobytes().hex()}")
+    return 0
+
+
+# --------------------------------------------------------------------------------------- pack
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    size = write_romfs(arguments.romfs, arguments.files)
+    with open(arguments.romfs, "rb") as file:
+        entries = read_romfs(file.read())
+    table = Table(box=None, header_style="bold")
+    for column in ("file", "offset", "bytes"):
+        table.add_column(column, justify="left" if column == "file" else "right")
+    for path, (offset, length) in entries.items():
+        if not path.endswith("/"):
+            table.add_row(path, f"{offset:#x}", f"{length:,}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{arguments.romfs}: {size:,} bytes; flash it to an address that is a multiple of 64",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0

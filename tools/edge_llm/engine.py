@@ -1,0 +1,354 @@
+"""The engine on CPython: the same interface as the boards' module `_llm`, over the same C code.
+
+The interface is documented in py/llm/_llm.pyi.
+"""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from ._engine import ffi, lib
+
+version: str = ffi.string(lib.LLM_VERSION).decode()
+
+_ROPES = {lib.LLM_ROPE_NEIGHBOURS: "neighbours", lib.LLM_ROPE_HALVES: "halves"}
+_CACHES = {lib.LLM_CACHE_INT8: "int8", lib.LLM_CACHE_F32: "f32"}
+_DTYPES = {lib.LLM_F32: "f32", lib.LLM_INT8: "int8", lib.LLM_INT4: "int4"}
+_MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+_UINT32_MAX = 2**32 - 1
+
+
+def kernels() -> tuple[str, ...]:
+    """The kernel sets that this machine can run, best first."""
+    names = []
+    while (found := lib.llm_kernels_at(len(names))) != ffi.NULL:
+        names.append(_kernels_name(found))
+    return tuple(names)
+
+
+class Model:
+    """An image and the working memory to run it."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        context: int = 0,
+        block: int = 0,
+        cache: str | None = None,
+        kernels: str | None = None,
+        verify: bool = True,
+    ) -> None:
+        options = ffi.new("llm_options_t *")
+        options.context = _uint(context, "context", _UINT32_MAX)
+        options.block = _uint(block, "block", _UINT32_MAX)
+        options.cache = _cache_kind(cache)
+        options.kernels = _find_kernels(kernels)
+        image = ffi.new("llm_image_t *")
+        plan = ffi.new("llm_plan_t *")
+        self._model = ffi.new("llm_model_t *")
+        self._data = ffi.from_buffer(data)  # holds the buffer, which then cannot be resized
+        _call(lib.llm_image_open, image, self._data, len(self._data), bool(verify))
+        _call(lib.llm_plan, image, options, plan)
+        self._ram = _allocate(plan.total)
+        _call(lib.llm_model_init, self._model, image, options, self._ram, plan.total)
+
+    def _open(self) -> Any:
+        """The engine's model; raises ValueError once closed."""
+        if self._model is None:
+            raise ValueError("the model is closed")
+        return self._model
+
+    @property
+    def n_tokens(self) -> int:
+        return self._open().n_tokens
+
+    @property
+    def context(self) -> int:
+        return self._open().plan.context
+
+    @property
+    def block(self) -> int:
+        return self._open().plan.block
+
+    @property
+    def cache(self) -> str:
+        return _CACHES[self._open().plan.cache]
+
+    @property
+    def kernels(self) -> str:
+        return _kernels_name(self._open().kernels)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._open().image.config.vocab_size
+
+    @property
+    def bos_id(self) -> int:
+        return self._open().image.tokenizer.bos_id
+
+    @property
+    def eos_id(self) -> int:
+        return self._open().image.tokenizer.eos_id
+
+    @property
+    def add_bos(self) -> bool:
+        return self._open().image.tokenizer.add_bos
+
+    def eval(self, tokens: int | Sequence[int]) -> None:
+        model = self._open()
+        if hasattr(tokens, "__index__"):
+            tokens = [tokens]
+        ids = array("I", [_token(token, model) for token in tokens])
+        room = model.plan.context - model.n_tokens
+        if len(ids) > room:
+            # One call, which fails whole and says why.
+            _call(lib.llm_model_eval, model, ffi.from_buffer("uint32_t[]", ids), len(ids))
+        for start in range(0, len(ids), model.plan.block):
+            part = ids[start : start + model.plan.block]
+            _call(lib.llm_model_eval, model, ffi.from_buffer("uint32_t[]", part), len(part))
+
+    def sample(self, sampler: Sampler) -> int:
+        token = ffi.new("uint32_t *")
+        _call(lib.llm_model_sample, self._open(), sampler._sampler, token)
+        return token[0]
+
+    def logits(self, buf: Any = None) -> Any:
+        model = self._open()
+        if not model.has_logits:
+            raise ValueError(
+                "logits: there are none, evaluate a token first (sampling uses them up)"
+            )
+        size = 4 * model.image.config.vocab_size
+        if buf is None:
+            buf = array("f", bytes(size))
+        try:
+            target = ffi.from_buffer(buf, require_writable=True)
+        except BufferError:
+            raise TypeError("buf: is read-only") from None
+        if len(target) != size:
+            raise ValueError(f"buf: must be {size} bytes")
+        ffi.memmove(target, model.logits, size)
+        return buf
+
+    def rewind(self, n: int) -> None:
+        model = self._open()
+        lib.llm_model_rewind(model, _uint(n, "n", model.n_tokens))
+
+    def tokens(self) -> list[int]:
+        model = self._open()
+        return ffi.unpack(model.tokens, model.n_tokens) if model.n_tokens else []
+
+    def config(self) -> dict[str, Any]:
+        model = self._open()
+        config = model.image.config
+        matrices = [model.token_embd]
+        vectors = [model.output_norm]
+        if not config.tied:
+            matrices.append(model.output)
+        for i in range(config.n_layers):
+            layer = model.layers[i]
+            matrices += [getattr(layer, name) for name in _MATRICES]
+            vectors += [layer.attn_norm, layer.ffn_norm]
+        used = {matrix.dtype for matrix in matrices}
+        return {
+            "vocab_size": config.vocab_size,
+            "dim": config.dim,
+            "hidden_dim": config.hidden_dim,
+            "n_layers": config.n_layers,
+            "n_heads": config.n_heads,
+            "n_kv_heads": config.n_kv_heads,
+            "head_dim": config.head_dim,
+            "context": config.context,
+            "norm_eps": config.norm_eps,
+            "rope_theta": config.rope_theta,
+            "rope": _ROPES[config.rope],
+            "tied": config.tied,
+            "dtype": "+".join(name for dtype, name in _DTYPES.items() if dtype in used),
+            "n_parameters": sum(tensor.rows * tensor.cols for tensor in matrices + vectors),
+        }
+
+    def memory(self) -> dict[str, int]:
+        model = self._open()
+        tokenizer = model.image.tokenizer
+        plan = model.plan
+        ram = {
+            "object": ffi.sizeof("llm_model_t"),
+            "tensors": plan.tensors,
+            "kv": plan.kv,
+            "activations": plan.activations,
+            "logits": plan.logits,
+            "tokens": plan.tokens,
+        }
+        tables = 4 * (2 * tokenizer.n_tokens + 1 + tokenizer.n_sorted + 256) + tokenizer.n_tokens
+        return {
+            "image": model.image.size,
+            "weights": model.image.tensor_data_size,
+            "tokenizer": tables + tokenizer.pieces_size,
+            **ram,
+            "ram": sum(ram.values()),
+        }
+
+    def card(self) -> str:
+        image = self._open().image
+        return ffi.unpack(image.card, image.card_size).decode() if image.card_size else ""
+
+    def hash(self) -> bytes:
+        return bytes(ffi.buffer(self._open().image.hash, 32))
+
+    def verify(self) -> None:
+        _call(lib.llm_image_verify, ffi.addressof(self._open(), "image"))
+
+    def encode(self, text: Any, bos: bool | None = None) -> list[int]:
+        model = self._open()
+        tokenizer = ffi.addressof(model.image, "tokenizer")
+        content = ffi.from_buffer("char[]", text.encode() if isinstance(text, str) else text)
+        size = len(content)
+        scratch_size = lib.llm_encode_scratch(tokenizer, content, size)
+        scratch = _allocate(scratch_size)
+        capacity = size + 2
+        ids = ffi.new("uint32_t[]", capacity)
+        n = ffi.new("size_t *")
+        bos = tokenizer.add_bos if bos is None else bool(bos)
+        _call(
+            lib.llm_encode,
+            tokenizer,
+            content,
+            size,
+            bos,
+            ids,
+            capacity,
+            n,
+            scratch,
+            scratch_size,
+        )
+        return ffi.unpack(ids, n[0]) if n[0] else []
+
+    def piece(self, token: int) -> bytes:
+        model = self._open()
+        return _piece(model, _token(token, model))
+
+    def close(self) -> None:
+        self._model = self._ram = self._data = None
+
+    def __enter__(self) -> Model:
+        self._open()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Sampler:
+    """How the next token is chosen, and the state of its random numbers."""
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 0.9,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        repeat_last_n: int = 64,
+        seed: int = 0,
+    ) -> None:
+        self._sampler = ffi.new("llm_sampler_t *")
+        self._sampler.temperature = temperature
+        self._sampler.top_k = _uint(top_k, "top_k", _UINT32_MAX)
+        self._sampler.top_p = top_p
+        self._sampler.min_p = min_p
+        self._sampler.repetition_penalty = repetition_penalty
+        self._sampler.repeat_last_n = _uint(repeat_last_n, "repeat_last_n", _UINT32_MAX)
+        self._sampler.state = _uint(seed, "seed", 2**64 - 1)
+        _call(lib.llm_sampler_check, self._sampler)
+
+
+class Decoder:
+    """Turns ids into text, in whole characters however their bytes are split over tokens."""
+
+    def __init__(self, model: Model, *, start: bool = True) -> None:
+        self._model = model
+        self._start = start
+        self._utf8 = ffi.new("llm_utf8_t *")
+        self._begin()
+
+    def _begin(self) -> None:
+        prefixed = self._model._open().image.tokenizer.add_space_prefix
+        self._drop_space = self._start and prefixed
+
+    def feed(self, token: int) -> str:
+        piece = self._model.piece(token)
+        if piece and self._drop_space:
+            self._drop_space = False
+            piece = piece.removeprefix(b" ")
+        out = ffi.new("uint8_t[]", 3 * len(piece) + 3)
+        size = lib.llm_utf8_feed(self._utf8, ffi.from_buffer("uint8_t[]", piece), len(piece), out)
+        return bytes(ffi.buffer(out, size)).decode()
+
+    def finish(self) -> str:
+        self._begin()
+        out = ffi.new("uint8_t[]", 3)
+        return bytes(ffi.buffer(out, lib.llm_utf8_finish(self._utf8, out))).decode()
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    """Call the engine and raise the exception for its error."""
+    error = ffi.new("llm_error_t *")
+    status = function(*arguments, error)
+    if status == lib.LLM_OK:
+        return
+    message = ffi.string(error.message).decode(errors="replace")
+    if status == lib.LLM_ERROR_MEMORY:
+        raise MemoryError(message)
+    raise UnicodeError(message) if status == lib.LLM_ERROR_UTF8 else ValueError(message)
+
+
+def _allocate(size: int) -> Any:
+    """`size` bytes at a multiple of LLM_ALIGNMENT."""
+    try:
+        block = bytearray(size + lib.LLM_ALIGNMENT)
+    except MemoryError:
+        raise MemoryError(f"{size} bytes of RAM are needed") from None
+    start = -int(ffi.cast("uintptr_t", ffi.from_buffer(block))) % lib.LLM_ALIGNMENT
+    return ffi.from_buffer(memoryview(block)[start : start + size])
+
+
+def _uint(value: int, name: str, limit: int) -> int:
+    if isinstance(value, float):
+        raise TypeError(f"{name}: must be an int from 0 to {limit}")
+    value = operator.index(value)
+    if not 0 <= value <= limit:
+        raise ValueError(f"{name}: must be an int from 0 to {limit}")
+    return value
+
+
+def _token(token: int, model: Any) -> int:
+    return _uint(token, "token", model.image.config.vocab_size - 1)
+
+
+def _piece(model: Any, token: int) -> bytes:
+    size = ffi.new("uint32_t *")
+    piece = lib.llm_piece(ffi.addressof(model.image, "tokenizer"), token, size)
+    return bytes(ffi.buffer(piece, size[0])) if size[0] else b""
+
+
+def _cache_kind(name: str | None) -> int:
+    for kind, known in ((lib.LLM_CACHE_AUTO, None), *_CACHES.items()):
+        if name == known:
+            return kind
+    raise ValueError(f'cache: must be "int8" or "f32", not {name!r}')
+
+
+def _find_kernels(name: str | None) -> Any:
+    found = lib.llm_kernels_find(ffi.NULL if name is None else name.encode())
+    if found == ffi.NULL:
+        raise ValueError(f"kernels: {name!r} is none of {', '.join(kernels())}")
+    return found
+
+
+def _kernels_name(found: Any) -> str:
+    return ffi.string(lib.llm_kernels_name(found)).decode()
