@@ -1,11 +1,11 @@
-"""The engine as a module: `_llm` in MicroPython, `edge_llm.engine` on CPython. Thin over `core/llm.h`.
+"""The engine as a module: `_llm` in MicroPython, `edge_llm.engine` on CPython, over core/llm.h.
 
-An image is read where it lies. RAM is taken once, when a model is made; after that the only things allocated are
-the objects that a call returns. Errors of the engine arrive with its message:
+An image is read where it lies. RAM is taken once, when a model is made; after that the only things
+allocated are the objects that a call returns. Errors of the engine arrive with its message:
 
-- ValueError: the image is damaged or too new, an argument is out of range, the context is full, the model is closed, or
-  its buffer was resized after the model was made;
-- UnicodeError: text is not UTF-8 (ValueError on a port that has no UnicodeError; it is a subclass of it anyway);
+- ValueError: the image is damaged or too new, an argument is out of range, the context is full,
+  the model is closed, or its buffer was resized after the model was made;
+- UnicodeError: text is not UTF-8 (a plain ValueError on a port that has no UnicodeError);
 - MemoryError: not enough RAM; the message says how many bytes are needed and how many are free;
 - TypeError: an argument is of the wrong type (a float where an int is wanted, say);
 - RuntimeError: a callback used the model in the middle of `eval`.
@@ -77,7 +77,8 @@ class Model:
         kernels: a name that `kernels()` lists; None: the best.
         verify: check the checksum of every section now, which reads the whole image.
 
-        Raises ValueError, MemoryError (needs one free block of `memory()["ram"]` bytes), TypeError.
+        Raises ValueError, MemoryError (needs one free block of `memory()["ram"]` bytes),
+        TypeError.
         """
 
     n_tokens: int
@@ -100,27 +101,31 @@ class Model:
     """A prompt begins with bos_id."""
 
     def eval(self, tokens: int | Sequence[int]) -> None:
-        """Appends one token, or a list, tuple or array of them, to the cache; logits of the last are then ready.
+        """Appends one token, or a list, tuple or array of them, to the cache; logits of the last
+        are then ready.
 
-        Nothing changes if a token is out of range (ValueError), not an int (TypeError), or they do not fit
-        into the context (ValueError). An exception from outside (KeyboardInterrupt) leaves whole blocks
-        evaluated: `n_tokens` says how far it came. No tokens: no effect.
+        Nothing changes if a token is out of range (ValueError), not an int (TypeError), or they do
+        not fit into the context (ValueError). An exception from outside (KeyboardInterrupt) leaves
+        whole blocks evaluated: `n_tokens` says how far it came. No tokens: no effect.
         """
 
     def sample(self, sampler: Sampler) -> int:
-        """Chooses the next token from the logits, which are used up. It is not appended: `eval` it.
+        """Chooses the next token from the logits, which are used up. `eval` appends it.
 
-        ValueError if there are no logits: nothing evaluated since the model was made, sampled or rewound.
+        ValueError if there are no logits: nothing evaluated since the model was made, sampled or
+        rewound.
         """
 
     def logits(self, buf: Buffer | None = None) -> array[float]:
-        """A copy of the logits, `vocab_size` floats: a new array("f"), or `buf` (writable, 4 * vocab_size bytes).
+        """A copy of the logits, `vocab_size` floats: a new array("f"), or `buf` (writable).
 
         ValueError if there are none, or `buf` has another size.
         """
 
     def rewind(self, n: int) -> None:
-        """Keeps the first `n` tokens of the cache and forgets the rest and the logits. ValueError if n > n_tokens."""
+        """Keeps the first `n` tokens of the cache and forgets the rest and the logits. ValueError
+        if n > n_tokens.
+        """
 
     def tokens(self) -> list[int]:
         """The ids in the cache."""
@@ -137,14 +142,17 @@ class Model:
         """Checks the checksum of every section. ValueError names the one that is wrong."""
 
     def encode(self, text: str | Buffer, bos: bool | None = None) -> list[int]:
-        """Ids of `text`. bos: put bos_id first if there is one; None: if the tokenizer says so (`add_bos`).
+        """Ids of `text`. bos: put bos_id first if there is one; None: if the tokenizer says so
+        (`add_bos`).
 
-        Takes scratch memory for the call: 4 bytes for each byte of text, and 37 for each of the longest word.
-        UnicodeError if bytes are not UTF-8.
+        Takes scratch memory for the call: 4 bytes for each byte of text, and 37 for each of the
+        longest word. UnicodeError if bytes are not UTF-8.
         """
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token as they appear in text: none for control tokens. ValueError if out of range."""
+        """The bytes of a token as they appear in text: none for control tokens. ValueError if out
+        of range.
+        """
 
     def close(self) -> None:
         """Frees the RAM at once. Any later use but `close` raises ValueError."""
@@ -171,23 +179,26 @@ class Sampler:
         repeat_last_n: int = 64,
         seed: int = 0,
     ) -> None:
-        """temperature: 0 to 100, below 0.001 the likeliest token always; top_k: 0 is all; top_p: above 0 to 1, 1 is all;
-        min_p: 0 to 1, 0 is all; repetition_penalty: above 0 to 100, 1 is none, over the last `repeat_last_n`
-        tokens; seed: 0 to 2**64 - 1. ValueError names a setting that is out of range, NaN included.
+        """temperature: 0 to 100, below 0.001 the likeliest token always; top_k: 0 is all; top_p:
+        above 0 to 1, 1 is all; min_p: 0 to 1, 0 is all; repetition_penalty: above 0 to 100, 1 is
+        none, over the last `repeat_last_n` tokens; seed: 0 to 2**64 - 1. ValueError names a
+        setting that is out of range, NaN included.
         """
 
 class Decoder:
     """Turns ids into text, in whole characters however their bytes are split over tokens."""
 
     def __init__(self, model: Model, *, start: bool = True) -> None:
-        """start: the ids begin a text, so the space that the tokenizer puts before text is dropped from the first of
-        them that has bytes; False: they go on after a prompt.
+        """start: the ids begin a text, so the space that the tokenizer puts before text is dropped
+        from the first of them that has bytes; False: they go on after a prompt.
         """
 
     def feed(self, token: int) -> str:
-        """The characters that `token` completes, maybe none. What is not UTF-8 becomes U+FFFD. ValueError if out
-        of range.
+        """The characters that `token` completes, maybe none. What is not UTF-8 becomes U+FFFD.
+        ValueError if out of range.
         """
 
     def finish(self) -> str:
-        """Ends the text: an incomplete character becomes U+FFFD. The next `feed` begins a new text as `__init__` did."""
+        """Ends the text: an incomplete character becomes U+FFFD. The next `feed` begins a new text
+        as `__init__` did.
+        """

@@ -1,0 +1,207 @@
+"""Small language models on a microcontroller: what `import llm` gives.
+
+Exceptions of the engine arrive with its message, which names what is wrong; see `_llm.pyi` for
+the methods that `Model` has from there (`eval`, `sample`, `logits`, `rewind`, `memory` ...).
+"""
+
+from collections.abc import Buffer, Iterable, Iterator
+from os import PathLike
+from typing import IO, Any, Protocol, TypedDict
+
+from . import _llm
+
+__all__ = ["Generator", "Model", "Tokenizer", "digest", "help", "kernels", "load", "version"]
+
+version: str
+"""Release of the engine."""
+
+def kernels() -> tuple[str, ...]:
+    """The kernel sets that this machine can run, best first."""
+
+def help() -> None:
+    """Prints a page on how to use the package."""
+
+def load(
+    source: str | PathLike[str] | Buffer | int | tuple[int, int],
+    *,
+    context: int = 0,
+    cache: str | None = None,
+    kernels: str | None = None,
+    block: int = 0,
+    verify: bool = True,
+) -> Model:
+    """Makes a model ready to run.
+
+    source:
+      a path: read in place where the file system allows it (ROMFS; on a desk every file), else
+      into RAM in one block; bytes, or anything else with the buffer protocol, that begins at a
+      multiple of 16 bytes: read in place. It is kept, and must not be resized while the model is
+      open; an address of mapped flash, or a tuple of it and how many bytes are mapped there: read
+      in place. Nothing can check that memory is there: a wrong address may crash the board.
+    context: positions to make room for, at most those the model was trained for; 0: those.
+    cache: "int8" or "f32" keys and values; None: "f32" if all weights are, else "int8".
+    kernels: one of `kernels()`; None: the best.
+    block: tokens of a prompt computed together, 1 to 16; Ctrl-C is heard between two blocks; 0: 8.
+    verify: check the checksum of every section now, which reads the whole image. `Model.verify`
+      does it later, and more.
+
+    Raises ValueError: not an image, a damaged one, a misaligned one, an argument out of range;
+    MemoryError: with the bytes that are needed and free; OSError: no such file, or
+    "partition:NAME" on a port that cannot map flash partitions; TypeError.
+    """
+
+class Model(_llm.Model):
+    """A model that is ready to run: an image, read in place, and the RAM to run it.
+
+    `repr` says what it is and the RAM it takes. It is a context manager, which closes it.
+    """
+
+    def __init__(
+        self,
+        data: Buffer,
+        *,
+        context: int = 0,
+        cache: str | None = None,
+        kernels: str | None = None,
+        block: int = 0,
+        verify: bool = True,
+    ) -> None:
+        """As `load`, from a buffer."""
+
+    def __enter__(self) -> Model: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def close(self) -> None:
+        """Frees the RAM at once. Any later use but `close` and `repr` raises ValueError."""
+
+    def verify(self) -> None:
+        """Checks every byte: the checksum of each section, then the SHA-256 of the image.
+
+        ValueError names what is wrong. Time in proportion to the size.
+        """
+
+class Tokenizer:
+    """The tokenizer of a model. `len` is the number of tokens."""
+
+    bos: int | None
+    """Id of the begin-of-text token."""
+    eos: int | None
+    """Id of the end-of-text token."""
+
+    def __init__(self, model: _llm.Model) -> None: ...
+    def __len__(self) -> int: ...
+    def encode(self, text: str | Buffer, bos: bool = False) -> list[int]:
+        """The ids of `text` (bytes are UTF-8), after the begin-of-text token if `bos`.
+
+        UnicodeError names the offset of a byte that is not UTF-8; MemoryError if there is no room
+        for 41 bytes for each byte of the text at worst.
+        """
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; control tokens have none, and what is not UTF-8 becomes U+FFFD.
+
+        ValueError if an id is out of range.
+        """
+
+class Stats(TypedDict):
+    """What a text took."""
+
+    prompt_tokens: int
+    tokens: int  # generated, without the end-of-text token
+    first_token_ms: int  # from the call to the first token: evaluating the prompt
+    tokens_per_s: float  # from the first token to the last; 0 if too fast to measure
+    stop_reason: str | None  # see Generator.stop_reason
+    digest: str  # of the ids generated
+
+class Writable(Protocol):
+    """A stream: machine.UART, a socket, a file, sys.stdout."""
+
+    def write(self, data: bytes, /) -> int | None: ...
+
+class Generator:
+    """Writes texts with a model. Each begins afresh; the random numbers go on from one to the
+    next.
+
+    An exception, Ctrl-C or an iterator left half-way do no harm: the next text begins afresh.
+    """
+
+    model: Model
+    seed: int
+    """What the random numbers began with."""
+    ids: list[int]
+    """The tokens of the last text, without its prompt."""
+    stop_reason: str | None
+    """Why the last text ended: "end" (of text), "stop" (string), "max_tokens" or "context"; None
+    before it has, or if it was broken off.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 0.9,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        repeat_last_n: int = 64,
+        seed: int | None = None,
+    ) -> None:
+        """temperature: 0 to 100; 0: always the likeliest token.
+        top_k: of the `top_k` likeliest tokens only; 0: all. top_p: of the likeliest that sum to
+        this share only, above 0 to 1; 1: all. min_p: of those at least this share of the likeliest
+        only, 0 to 1; 0: all. repetition_penalty: makes tokens among the last `repeat_last_n` less
+        likely, above 0 to 100;
+          1: not.
+        seed: 0 to 2**64 - 1: the same seed, settings and prompts give the same texts on every
+          machine; None: a new one.
+
+        ValueError names the setting that is out of range, NaN included.
+        """
+
+    def generate(
+        self,
+        prompt: str | Buffer = "",
+        *,
+        max_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        echo: bool = False,
+    ) -> Iterator[str]:
+        """An iterator of pieces of the text that follows `prompt`, in whole characters.
+
+        prompt: text, or UTF-8 bytes; may be empty if the model has a begin-of-text token.
+        max_tokens: tokens to generate at most; None: until the context is full.
+        stop: a string, or several, at which the text ends; no part of it is given out.
+        echo: give out the prompt first.
+
+        The text ends at the model's end-of-text token, a stop string, `max_tokens`, or when the
+        context is full. `stop_reason` then says which.
+
+        Raises at once ValueError: the prompt is longer than the context (the message has both
+        numbers), or empty without a begin-of-text token, `max_tokens` is negative, a stop string
+        is empty, the model is closed; UnicodeError: the prompt is not UTF-8. Later, RuntimeError
+        if the model was used for something else between two pieces.
+        """
+
+    def stream(
+        self,
+        prompt: str | Buffer = "",
+        stream: Writable | IO[Any] | None = None,
+        *,
+        max_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        echo: bool = False,
+    ) -> Stats:
+        """Writes the text that follows `prompt` to `stream`, sys.stdout if None, as it comes.
+
+        The other arguments and the exceptions are those of `generate`. A stream gets UTF-8 bytes
+        (a text stream of CPython gets str) and may take them a few at a time, or none for a while.
+        """
+
+    def stats(self) -> Stats:
+        """What the last text took, or takes so far."""
+
+def digest(ids: Iterable[int]) -> str:
+    """16 hexadecimal digits that tell one sequence of token ids from another.
+
+    The first 8 bytes of the SHA-256 of the ids as 32-bit little-endian integers.
+    """

@@ -1,0 +1,166 @@
+"""Text from a model."""
+
+import hashlib
+from array import array
+
+from . import hal
+
+
+class Generator:
+    """Writes texts with a model. Each begins afresh; the random numbers go on from one to the
+    next.
+    """
+
+    def __init__(
+        self,
+        model,
+        *,
+        temperature=0.8,
+        top_k=0,
+        top_p=0.9,
+        min_p=0.0,
+        repetition_penalty=1.0,
+        repeat_last_n=64,
+        seed=None,
+    ):
+        self.model = model
+        self.seed = hal.random_seed() if seed is None else seed
+        self._sampler = hal.engine.Sampler(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            repeat_last_n=repeat_last_n,
+            seed=self.seed,
+        )
+        self._settings = f"temperature={temperature}, top_k={top_k}, top_p={top_p}, min_p={min_p}"
+        self.ids = []
+        self.stop_reason = None
+        self._n_prompt = 0
+        self._times = [0, 0, 0]
+
+    def __repr__(self):
+        return f"<Generator {self._settings}, seed={self.seed} of {self.model!r}>"
+
+    def generate(self, prompt="", *, max_tokens=None, stop=None, echo=False):
+        """An iterator of pieces of the text that follows `prompt`. See `__init__.pyi`."""
+        if max_tokens is not None and max_tokens < 0:
+            raise ValueError("max_tokens: must be 0 or more")
+        stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+        if "" in stops:
+            raise ValueError("stop: a string is empty")
+        model = self.model
+        ids = model.encode(prompt)
+        if not ids:
+            if model.bos_id < 0:
+                raise ValueError("prompt: is empty, and the model has no begin-of-text token")
+            ids = [model.bos_id]
+        if len(ids) > model.context:
+            raise ValueError(
+                f"prompt: has {len(ids)} tokens, the context has room for {model.context}"
+            )
+        if not isinstance(prompt, str):
+            prompt = bytes(prompt).decode()
+        return self._generate(prompt, ids, max_tokens, stops, echo)
+
+    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo):
+        model = self.model
+        model._n_runs += 1
+        run = model._n_runs
+        self.ids = ids = []
+        self.stop_reason = None
+        self._n_prompt = len(prompt_ids)
+        self._times = times = [hal.ticks_ms()] * 3
+        if echo and prompt:
+            yield prompt
+        if max_tokens == 0:
+            self.stop_reason = "max_tokens"
+            return
+
+        model.rewind(0)
+        model.eval(prompt_ids)
+        n_tokens = len(prompt_ids)
+        ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
+        decoder = hal.engine.Decoder(model, start=not prompt)
+        reason = None
+        held = ""
+        while True:
+            token = model.sample(self._sampler)
+            times[2] = hal.ticks_ms()
+            if not ids:
+                times[1] = times[2]
+            if token in ends:
+                reason = "end"
+            else:
+                ids.append(token)
+                held += decoder.feed(token)
+                if len(ids) == max_tokens:
+                    reason = "max_tokens"
+                elif n_tokens == model.context:
+                    reason = "context"
+            if reason:
+                held += decoder.finish()
+            piece, held, stopped = _split(held, stops)
+            if stopped:
+                reason = "stop"
+            elif reason:
+                piece += held
+            self.stop_reason = reason
+            if piece:
+                yield piece
+            if reason:
+                return
+            if model._n_runs != run or model.n_tokens != n_tokens:
+                raise RuntimeError("the model has been used for something else meanwhile")
+            model.eval(token)
+            n_tokens += 1
+
+    def stream(self, prompt="", stream=None, *, max_tokens=None, stop=None, echo=False):
+        """Writes the text that follows `prompt` to a stream and returns `stats()`. See
+        `__init__.pyi`.
+        """
+        if stream is None:
+            stream = hal.stdout()
+        for piece in self.generate(prompt, max_tokens=max_tokens, stop=stop, echo=echo):
+            hal.write(stream, piece)
+        return self.stats()
+
+    def stats(self):
+        """What the last text took, as a dict: see `__init__.pyi`."""
+        start, first, last = self._times
+        ms = hal.ticks_diff(last, first)
+        return {
+            "prompt_tokens": self._n_prompt,
+            "tokens": len(self.ids),
+            "first_token_ms": hal.ticks_diff(first, start),
+            "tokens_per_s": (len(self.ids) - 1) * 1000 / ms if ms > 0 else 0.0,
+            "stop_reason": self.stop_reason,
+            "digest": digest(self.ids),
+        }
+
+
+def digest(ids):
+    """16 hexadecimal digits that tell one sequence of token ids from another."""
+    # SHA-256 of the ids as 32-bit little-endian integers, as they lie in memory on every target.
+    return hashlib.sha256(array("I", ids)).digest()[:8].hex()
+
+
+def _split(text, stops):
+    """What of `text` can be shown, what must wait since a stop string may begin there, and
+    whether a whole stop string is in it, in which case the rest is dropped."""
+    end = -1
+    for stop in stops:
+        at = text.find(stop)
+        if at >= 0 and (end < 0 or at < end):
+            end = at
+    if end >= 0:
+        return text[:end], "", True
+    wait = 0
+    for stop in stops:
+        for n in range(min(len(stop) - 1, len(text)), wait, -1):
+            if text.endswith(stop[:n]):
+                wait = n
+                break
+    end = len(text) - wait
+    return text[:end], text[end:], False

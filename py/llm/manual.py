@@ -1,0 +1,33 @@
+"""What `llm.help()` prints; a module of its own, so that it takes no RAM until it is asked for."""
+
+TEXT = """\
+llm: small language models, read in place from flash
+
+  model = llm.load("/rom/model.llm")      a path; in ROMFS it takes no RAM
+  model = llm.load(0x60000000)            the address of mapped flash, or (address, size)
+  model = llm.load(data)                  bytes or any buffer
+      context=0     positions to make room for (RAM grows with it); 0: as many as trained for
+      cache=None    "int8" or "f32" keys and values
+      verify=True   check the checksums now, which reads the whole image
+  print(model)                            what it is and the RAM it takes
+  model.memory()  model.config()          in figures
+  model.close()                           frees the RAM (so does `with llm.load(...) as model:`)
+
+  gen = llm.Generator(model)
+      temperature=0.8  0: always the likeliest token
+      top_k=0  top_p=0.9  min_p=0.0       leave out unlikely tokens
+      repetition_penalty=1.0              above 1: fewer repetitions
+      seed=None     same seed, same text; None: a new one, see gen.seed
+  for piece in gen.generate("Once upon a time"):
+      print(piece, end="")
+      max_tokens=None  stop at so many
+      stop=None        a string, or several, at which the text ends
+      echo=False       the prompt first
+  gen.stream("Once upon a time", uart)    to any stream, sys.stdout if none is given
+  gen.stats()                             of the last text: tokens, speed, why it ended
+
+  tok = llm.Tokenizer(model)
+  tok.encode("hi")  tok.decode([1, 2])
+
+Ctrl-C stops a text at any time, the model can be used again at once.
+"""

@@ -1,0 +1,146 @@
+"""Models and their tokenizers."""
+
+import hashlib
+import json
+import struct
+
+from . import hal
+
+MAGIC = b"\x89LLM\r\n\x1a\n"
+
+
+class Model(hal.engine.Model):
+    """A model that is ready to run: an image, read in place, and the RAM to run it. `load` makes
+    one.
+    """
+
+    def __init__(self, data, *, context=0, cache=None, kernels=None, block=0, verify=True):
+        super().__init__(
+            data, context=context, cache=cache, kernels=kernels, block=block, verify=verify
+        )
+        self._buffer = data
+        self._closed = False
+        self._n_runs = 0  # texts begun, so that one can tell that another has taken the cache
+
+    def __repr__(self):
+        if self._closed:
+            return "<Model, closed>"
+        try:
+            name = json.loads(self.card())["name"]
+        except (ValueError, KeyError, TypeError):
+            name = "without a name"
+        config = self.config()
+        return (
+            f"<Model {name}: {config['n_parameters']:,} parameters in {config['dtype']}, "
+            f"context {self.context}, {self.memory()['ram']:,} bytes of RAM>"
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        """Frees the RAM at once. Any later use but `close` and `repr` raises ValueError."""
+        self._closed = True
+        self._buffer = None
+        super().close()
+
+    def verify(self):
+        """Checks every byte: the checksum of each section, then the SHA-256 of the image.
+
+        Raises ValueError that names what is wrong. Time in proportion to the size.
+        """
+        super().verify()
+        data = memoryview(self._buffer)
+        # Section table: docs/image-format.md.
+        (n_sections,) = struct.unpack_from("<I", data, 16)
+        for i in range(n_sections):
+            kind, end, _, _ = struct.unpack_from("<4sIII", data, 64 + 16 * i)
+            if kind == b"HASH":
+                break
+        sha256 = hashlib.sha256()
+        for at in range(0, end, 4096):
+            sha256.update(data[at : min(at + 4096, end)])
+        if sha256.digest() != self.hash():
+            raise ValueError("section HASH: is not the SHA-256 of the image")
+
+
+class Tokenizer:
+    """The tokenizer of a model. `len` is the number of tokens; `bos` and `eos` are ids, or
+    None.
+    """
+
+    def __init__(self, model):
+        self._model = model
+        self.bos = model.bos_id if model.bos_id >= 0 else None
+        self.eos = model.eos_id if model.eos_id >= 0 else None
+
+    def __len__(self):
+        return self._model.vocab_size
+
+    def __repr__(self):
+        return f"<Tokenizer: {len(self)} tokens, bos {self.bos}, eos {self.eos}>"
+
+    def encode(self, text, bos=False):
+        """The ids of `text` (str, or UTF-8 in any buffer), after the begin-of-text token if
+        `bos`.
+        """
+        return self._model.encode(text, bos)
+
+    def decode(self, ids):
+        """The text of `ids`; control tokens have none, and what is not UTF-8 becomes U+FFFD."""
+        decoder = hal.engine.Decoder(self._model)
+        return "".join([decoder.feed(token) for token in ids]) + decoder.finish()
+
+
+def load(source, *, context=0, cache=None, kernels=None, block=0, verify=True):
+    """Makes a model ready to run. See `__init__.pyi` for sources, arguments and exceptions."""
+    if hasattr(source, "__fspath__"):
+        source = source.__fspath__()
+    if isinstance(source, str):
+        data = _open(source)
+    elif isinstance(source, int):
+        data = _mapped(source, None)
+    elif isinstance(source, tuple):
+        data = _mapped(*source)
+    else:
+        data = source
+    return Model(data, context=context, cache=cache, kernels=kernels, block=block, verify=verify)
+
+
+def _open(path):
+    """The bytes of a file: in place where that can be, else in RAM."""
+    if path.startswith("partition:"):
+        raise OSError("flash partitions cannot be mapped on this port: load a path or an address")
+    with open(path, "rb") as file:
+        data = hal.view(file)
+        if data is not None:
+            return data
+        size = file.seek(0, 2)
+        file.seek(0)
+        try:
+            data = bytearray(size)
+        except MemoryError:
+            raise MemoryError(
+                f"{path}: needs one block of {size} bytes of RAM, {hal.mem_free()} are free: "
+                "put it into ROMFS, where it is read in place"
+            ) from None
+        rest = memoryview(data)
+        while rest:
+            n = file.readinto(rest)
+            if not n:
+                raise OSError(f"{path}: ends before its size")
+            rest = rest[n:]
+        return data
+
+
+def _mapped(address, size):
+    """The bytes of an image in mapped flash; its header says how many if `size` is None."""
+    if size is None:
+        header = hal.mapped(address, 64)
+        if header[:8] != MAGIC:
+            raise ValueError(f"address {address:#x}: no model image begins there")
+        (size,) = struct.unpack_from("<I", header, 12)
+    return hal.mapped(address, size)
