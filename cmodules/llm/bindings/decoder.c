@@ -15,8 +15,10 @@ typedef struct {
 #define SHORT_PIECE 40
 
 static mp_obj_t decoder_make_new(const mp_obj_type_t *type, size_t n_args, size_t n_kw, const mp_obj_t *args_in) {
-    enum { ARG_model,
-        ARG_start };
+    enum {
+        ARG_model,
+        ARG_start,
+    };
     static const mp_arg_t allowed[] = {
         {MP_QSTR_model, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
         {MP_QSTR_start, MP_ARG_KW_ONLY | MP_ARG_BOOL, {.u_bool = true}},

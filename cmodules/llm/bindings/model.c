@@ -68,12 +68,14 @@ static void *allocate_ram(const llm_plan_t *plan) {
 }
 
 static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t n_kw, const mp_obj_t *args_in) {
-    enum { ARG_data,
+    enum {
+        ARG_data,
         ARG_context,
         ARG_block,
         ARG_cache,
         ARG_kernels,
-        ARG_verify };
+        ARG_verify,
+    };
     static const mp_arg_t allowed[] = {
         {MP_QSTR_data, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
         {MP_QSTR_context, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
@@ -351,9 +353,11 @@ static MP_DEFINE_CONST_FUN_OBJ_1(model_verify_obj, model_verify);
 // ---------------------------------------------------------------------------- its tokenizer
 
 static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *kw_args) {
-    enum { ARG_self,
+    enum {
+        ARG_self,
         ARG_text,
-        ARG_bos };
+        ARG_bos,
+    };
     static const mp_arg_t allowed[] = {
         {MP_QSTR_self, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
         {MP_QSTR_text, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
