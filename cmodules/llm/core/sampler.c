@@ -128,7 +128,7 @@ uint32_t llm_sample(llm_sampler_t *s, float *logits, uint32_t n, const uint32_t 
         uint64_t sum = share_from(logits, n, threshold).sum;
         uint32_t share = (uint32_t)(s->top_p * 65536.0f);
         uint64_t part = (sum >> 16) * share + (((sum & 0xFFFF) * share) >> 16);
-        uint32_t top_p = find_threshold(logits, n, 0, part);
+        uint32_t top_p = find_threshold(logits, n, 1, part); // at least one: `part` may be 0
         threshold = top_p > threshold ? top_p : threshold;
     }
     uint32_t min_p = (uint32_t)(s->min_p * (float)ONE);
