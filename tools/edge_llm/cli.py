@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from . import __version__
+from . import __version__, llm
 from .convert import DTYPES, convert
 from .image import Dtype, Image, Tensor
 from .importers import open_model
@@ -36,12 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
+        print()
         return 130
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return _fail(f"{name}{error.strerror or error}")
     except (ValueError, MemoryError) as error:
-        return _fail(str(error))
+        return _fail(str(error) or "out of memory")
 
 
 def _fail(message: str) -> int:
@@ -126,7 +127,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_model(parser: argparse.ArgumentParser, text: str) -> None:
     """The model, as a positional argument or as `--model`."""
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("model", metavar="MODEL", nargs="?", help=text)
+    # SUPPRESS: else the positional's default would overwrite what --model gave.
+    group.add_argument("model", metavar="MODEL", nargs="?", default=argparse.SUPPRESS, help=text)
     group.add_argument("--model", dest="model", metavar="MODEL", help="the same")
 
 
@@ -191,7 +193,8 @@ def _progress(label: str, total: int) -> Iterator[Callable[[], None]]:
     try:
         yield advance
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
 def _size_table(tensors: Sequence[Tensor], image_size: int) -> Table:
@@ -292,6 +295,8 @@ def _report(image: Image) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    if isinstance(value, float):
+        return f"{value:g}"
     return f"{value:,}" if type(value) is int else str(value)
 
 
@@ -306,9 +311,7 @@ def _tensor_table(image: Image) -> Table:
         lines[key].append(tensor.layer)
     for (name, dtype, rows, cols, size), layers in lines.items():
         where = "" if layers[0] is None else str(len(layers))
-        table.add_row(
-            f"  {name}", where, dtype.name.lower(), f"{rows:,} x {cols:,}", f"{size:,}"
-        )
+        table.add_row(f"  {name}", where, dtype.name.lower(), f"{rows:,} x {cols:,}", f"{size:,}")
     return table
 
 
@@ -343,3 +346,33 @@ def _pack(arguments: argparse.Namespace) -> int:
         soft_wrap=True,
     )
     return 0
+
+
+# ---------------------------------------------------------------------------------------- run
+
+_SETTINGS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with _load(arguments.model, arguments.kernels) as model:
+        given = {name: getattr(arguments, name) for name in _SETTINGS}
+        generator = llm.Generator(
+            model, **{name: value for name, value in given.items() if value is not None}
+        )
+        # As bytes, so that what the shell gave is told apart from what is no UTF-8 by the engine.
+        prompt = os.fsencode(arguments.prompt)
+        stats = generator.stream(prompt, max_tokens=arguments.tokens, echo=True)
+        print(flush=True)
+        print(
+            f"[{stats['tokens']} tokens, {stats['tokens_per_s']:,.0f} tokens/s, "
+            f"ended by {stats['stop_reason']}, seed {generator.seed}, digest {stats['digest']}]",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _load(path: str, kernels: str | None) -> Any:
+    try:
+        return llm.load(path, kernels=kernels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

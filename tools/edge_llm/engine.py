@@ -59,7 +59,7 @@ class Model:
     def _open(self) -> Any:
         """The engine's model; raises ValueError once closed."""
         if self._model is None:
-            raise ValueError("the model is closed")
+            raise ValueError("model: is closed")
         return self._model
 
     @property
@@ -130,13 +130,13 @@ class Model:
         except BufferError:
             raise TypeError("buf: is read-only") from None
         if len(target) != size:
-            raise ValueError(f"buf: must be {size} bytes")
+            raise ValueError(f"buf: has {len(target)} bytes, must have {size}")
         ffi.memmove(target, model.logits, size)
         return buf
 
     def rewind(self, n: int) -> None:
         model = self._open()
-        lib.llm_model_rewind(model, _uint(n, "n", model.n_tokens))
+        lib.llm_model_rewind(model, _uint(n, "n", model.n_tokens, "n_tokens "))
 
     def tokens(self) -> list[int]:
         model = self._open()
@@ -189,7 +189,7 @@ class Model:
             "weights": model.image.tensor_data_size,
             "tokenizer": tables + tokenizer.pieces_size,
             **ram,
-            "ram": sum(ram.values()),
+            "ram": ram["object"] + plan.total,
         }
 
     def card(self) -> str:
@@ -312,17 +312,19 @@ def _allocate(size: int) -> Any:
     try:
         block = bytearray(size + lib.LLM_ALIGNMENT)
     except MemoryError:
-        raise MemoryError(f"{size} bytes of RAM are needed") from None
+        raise MemoryError(f"the model needs one block of {size} bytes of RAM") from None
     start = -int(ffi.cast("uintptr_t", ffi.from_buffer(block))) % lib.LLM_ALIGNMENT
     return ffi.from_buffer(memoryview(block)[start : start + size])
 
 
-def _uint(value: int, name: str, limit: int) -> int:
-    if isinstance(value, float):
-        raise TypeError(f"{name}: must be an int from 0 to {limit}")
-    value = operator.index(value)
+def _uint(value: Any, name: str, limit: int, what: str = "") -> int:
+    message = f"{name}: must be an int from 0 to {what}{limit}"
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(message) from None
     if not 0 <= value <= limit:
-        raise ValueError(f"{name}: must be an int from 0 to {limit}")
+        raise ValueError(message)
     return value
 
 
@@ -340,13 +342,13 @@ def _cache_kind(name: str | None) -> int:
     for kind, known in ((lib.LLM_CACHE_AUTO, None), *_CACHES.items()):
         if name == known:
             return kind
-    raise ValueError(f'cache: must be "int8" or "f32", not {name!r}')
+    raise ValueError(f"cache: must be None, 'int8' or 'f32', not '{name}'")
 
 
 def _find_kernels(name: str | None) -> Any:
     found = lib.llm_kernels_find(ffi.NULL if name is None else name.encode())
     if found == ffi.NULL:
-        raise ValueError(f"kernels: {name!r} is none of {', '.join(kernels())}")
+        raise ValueError(f"kernels: no '{name}' on this machine, kernels() lists what there is")
     return found
 
 

@@ -173,22 +173,25 @@ def read_tokenizer(path: Path) -> Tokenizer:
     (longest,) = struct.unpack_from("<I", content)
     at, scores, pieces = 4, [], []
     while at < len(content):
-        if at + 8 > len(content):
-            raise ValueError(f"{path}: truncated within piece {len(pieces)}")
-        score, size = struct.unpack_from("<fI", content, at)
-        at += 8
+        end = at + 8
+        if end <= len(content):
+            score, size = struct.unpack_from("<fI", content, at)
+            end += size
+        if end > len(content):
+            raise ValueError(
+                f"{path}: not a llama2.c tokenizer, or truncated: piece {len(pieces)} ends "
+                f"at {end} of {len(content)} bytes"
+            )
         if size > longest:
             raise ValueError(
                 f"{path}: not a llama2.c tokenizer, or damaged: piece {len(pieces)} has {size} "
                 f"bytes, the longest should have {longest}"
             )
-        if at + size > len(content):
-            raise ValueError(f"{path}: truncated within piece {len(pieces)}")
         if score != score:
             raise ValueError(f"{path}: the score of piece {len(pieces)} is NaN")
         scores.append(score)
-        pieces.append(content[at : at + size])
-        at += size
+        pieces.append(content[at + 8 : end])
+        at = end
     if len(pieces) < 3:
         raise ValueError(f"{path}: {len(pieces)} pieces, a llama2.c tokenizer has 3 at least")
     return _tokenizer(pieces, np.array(scores, np.float32))
