@@ -157,37 +157,47 @@ class FloatModel:
             logits = self.forward(out[-1:])[-1]
 
 
+def bpe(text: str, rank: dict[bytes, float]) -> list[bytes]:
+    """SentencePiece's merges in their plainest, quadratic form: the parts that `text` ends in.
+
+    `rank` holds the pieces; of all neighbours that make one, those of the lowest rank are joined
+    first, the leftmost of equals.
+    """
+    parts = [c.encode() for c in text]
+    while True:
+        pairs = [
+            (rank[a + b], i)
+            for i, (a, b) in enumerate(zip(parts, parts[1:], strict=False))
+            if a + b in rank
+        ]
+        if not pairs:
+            return parts
+        _, i = min(pairs)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
 class Vocabulary:
-    """A llama2.c ``tokenizer.bin``: SentencePiece's BPE in its plainest, quadratic form."""
+    """A llama2.c ``tokenizer.bin``."""
 
     def __init__(self, path: str | Path) -> None:
         raw = Path(path).read_bytes()
         self.pieces: list[bytes] = []
-        self.scores: list[float] = []
+        scores: list[float] = []
         at = 4  # an int32 with the longest piece's length, of no use here
         while at < len(raw):
             score, size = struct.unpack_from("<fi", raw, at)
-            self.scores.append(score)
+            scores.append(score)
             self.pieces.append(raw[at + 8 : at + 8 + size])
             at += 8 + size
         # 0 to 258 are <unk>, <s>, </s> and the 256 bytes: never the result of a merge.
         self.ids = {p: i for i, p in reversed(list(enumerate(self.pieces))) if i >= 259}
+        self.rank = {p: -scores[i] for p, i in self.ids.items()}
 
     def encode(self, text: str, bos: bool = True) -> list[int]:
         """Token ids of `text`; bytes without a piece become tokens 3 to 258."""
-        text = text.replace("\u2581", " ")
-        parts = [c.encode() for c in " " + text] if text else []
-        while True:
-            best, where = -np.inf, -1
-            for i in range(len(parts) - 1):
-                piece = self.ids.get(parts[i] + parts[i + 1])
-                if piece is not None and self.scores[piece] > best:
-                    best, where = self.scores[piece], i
-            if where < 0:
-                break
-            parts[where : where + 2] = [parts[where] + parts[where + 1]]
         out = [1] if bos else []
-        for part in parts:
+        text = text.replace("\u2581", " ")
+        for part in bpe(" " + text, self.rank) if text else []:
             out += [self.ids[part]] if part in self.ids else [3 + byte for byte in part]
         return out
 
