@@ -431,8 +431,8 @@ def boundaries() -> list[int]:
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("size", boundaries())
 def test_truncation_is_refused_at_every_boundary(size: int, read) -> None:
-    # No bytes at all may be anywhere, so they may be misaligned before they are too few.
-    what = "truncated|too few|magic" + ("" if size else "|multiple")
+    # CPython keeps the shortest bytes anywhere, so they may be misaligned before they are too few.
+    what = "truncated|too few|magic" + ("|multiple" if size < 2 else "")
     with pytest.raises(ValueError, match=what):
         read(vector("tiny-int4")[:size])
 
