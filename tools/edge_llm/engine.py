@@ -342,10 +342,14 @@ def _cache_kind(name: str | None) -> int:
     for kind, known in ((lib.LLM_CACHE_AUTO, None), *_CACHES.items()):
         if name == known:
             return kind
+    if not isinstance(name, str):
+        raise TypeError("cache: must be a str or None")
     raise ValueError(f"cache: must be None, 'int8' or 'f32', not '{name}'")
 
 
 def _find_kernels(name: str | None) -> Any:
+    if name is not None and not isinstance(name, str):
+        raise TypeError("kernels: must be a str or None")
     found = lib.llm_kernels_find(ffi.NULL if name is None else name.encode())
     if found == ffi.NULL:
         raise ValueError(f"kernels: no '{name}' on this machine, kernels() lists what there is")
