@@ -52,7 +52,10 @@ def random_planes(seed: int) -> PlanesOf:
             matrix = random_quantized(rng, tensor.rows, tensor.cols, tensor.dtype)
             return tuple(pack(matrix, tensor.dtype.bits))
         if tensor.dtype == Dtype.U32:
-            return (rng.integers(0, 1 << 32, tensor.cols, np.uint32),)
+            phase = rng.integers(0, 1 << 32, tensor.cols, np.uint32)
+            # Some stand at the ends of the octants and of the number range.
+            ends = rng.choice([0, 2**29 - 1, 2**29, 3 * 2**29, 2**31, 2**32 - 1], tensor.cols)
+            return (np.where(rng.random(tensor.cols) < 0.2, ends, phase).astype("<u4"),)
         values = rng.standard_normal((tensor.rows, tensor.cols))
         if tensor.name.endswith("_norm"):
             values = 1 + 0.3 * values

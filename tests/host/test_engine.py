@@ -222,6 +222,15 @@ def test_random_models(
         compare(raw, tokens, cache, kernels=kernels)
 
 
+@pytest.mark.parametrize("head_dim", [128, 510, 512])
+@pytest.mark.parametrize("rope", [1, 2])
+def test_large_heads(tmp_path: Path, head_dim: int, rope: int) -> None:
+    config = Config(20, 24, 40, 1, 2, 1, head_dim, 16, rope=rope)
+    raw = make_image(tmp_path / "large.llm", config, Dtype.INT4, random_planes(head_dim))
+    for cache in ("int8", "f32"):
+        compare(raw, list(range(16)), cache)
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     """Any small model."""

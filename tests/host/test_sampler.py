@@ -22,10 +22,14 @@ class Bench:
     """A model of one float whose logits are whatever is written over its tensor `output`."""
 
     def __init__(self, path: Path, vocab_size: int) -> None:
+        # The norm of 1 is not quite 1: its weight makes up for it.
+        weight = F(1) / oracle.rsqrt(F(1) + F(1e-5))
+        assert oracle.rsqrt(F(1) + F(1e-5)) * weight == 1
+
         def planes(tensor: Tensor) -> tuple[np.ndarray, ...]:
             if tensor.name == "rope_phase":
                 return (np.zeros(1, np.uint32),)
-            value = {"token_embd": 1, "output_norm": 1, "output": MARK}.get(tensor.name, 0)
+            value = {"token_embd": 1, "output_norm": weight, "output": MARK}.get(tensor.name, 0)
             return (np.full((tensor.rows, tensor.cols), value, F),)
 
         config = Config(vocab_size, 1, 1, 1, 1, 1, 2, CONTEXT, tied=False)
@@ -34,7 +38,7 @@ class Bench:
         self.size = 4 * vocab_size
 
     def model(self, logits: np.ndarray) -> engine.Model:
-        """A model that gives `logits` after every token, scaled by no more than 1e-5."""
+        """A model that gives `logits` after every token."""
         image = self.image.copy()
         image[self.at : self.at + self.size] = logits.astype(F).tobytes()
         return engine.Model(bytes(image), verify=False)
@@ -160,6 +164,31 @@ def test_nothing_to_choose_from(
 def test_greedy_takes_the_lowest_id_of_equals(benches: dict[int, Bench]) -> None:
     model = benches[7].model(np.array([1, 5, 2, 5, 5, 0, 5], F))
     assert draws(model, PLAIN | {"temperature": 0}, [0], 3) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"top_p": 0.5}, {0}),
+        ({"top_p": 0.50001}, {0}),  # trunc(top_p * 65536) is still a half
+        ({"top_p": 0.50002}, {0, 1, 2}),
+        ({"top_p": 0.49999}, {0}),
+        ({"min_p": 0.5}, {0, 1, 2}),
+        ({"min_p": 0.5000001}, {0}),
+        ({"top_k": 1}, {0}),
+        ({"top_k": 2}, {0, 1, 2}),  # the second ties with the third
+    ],
+)
+def test_thresholds_to_the_last_bit(
+    benches: dict[int, Bench], settings: dict[str, float], kept: set[int]
+) -> None:
+    """Shares of 2^30, 2^29 and 2^29, exactly."""
+    logits = np.array([0, -1, -1, *[-np.inf] * 4], F) / oracle.LOG2_E
+    model = benches[7].model(logits)
+    model.eval(0)
+    exact = oracle.shares(np.frombuffer(model.logits(), F))
+    assert exact == [1 << 30, 1 << 29, 1 << 29, 0, 0, 0, 0]
+    assert set(draws(model, PLAIN | settings, [0], 60)) == kept
 
 
 @pytest.mark.parametrize("top_p", [1e-5, 1e-9, 1e-30])
