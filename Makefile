@@ -115,7 +115,7 @@ run: $(FIRMWARE) build/$(NAME).romfs
 
 build/$(NAME).romfs: $(MODEL) .venv/bin/edge-llm
 	@.venv/bin/edge-llm convert $(MODEL) --quantize int4 -o build/model.llm
-	@.venv/bin/edge-llm pack --romfs build/model.llm -o $@
+	@.venv/bin/edge-llm pack --romfs $@ build/model.llm
 
 repl: $(FIRMWARE)
 	@$(PYTHON) firmware/qemu.py repl
