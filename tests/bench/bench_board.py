@@ -29,7 +29,7 @@ PLACED = re.compile(r"^ (\.\S+)\s+0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+\.o)$", re.M
 
 
 def module_sizes(linker_map: str) -> Counter[str]:
-    """Bytes of firmware by part of the module, from the linker's map; compressed Python is counted apart."""
+    """Bytes of firmware by part of the module in C, from the linker's map."""
     kept = linker_map[linker_map.index("Linker script and memory map") :]
     sizes: Counter[str] = Counter()
     for section, _, size, path in PLACED.findall(kept):

@@ -1,4 +1,4 @@
-"""What bench_board.py runs on the board: instructions of loading, of single tokens and of a prompt; bytes of heap.
+"""What bench_board.py runs on the board: instructions of loading, single tokens and a prompt.
 
 Prints one JSON object. Virtual time must count instructions (`-icount shift=0`), in steps of 40.
 """
@@ -29,7 +29,7 @@ def count(function, *args, **kwargs):
 path = "/rom/" + [name for name in os.listdir("/rom") if name.endswith(".llm")][0]
 result = {"load": {}, "eval": {}, "sample": {}}
 for verify in (False, True):
-    result["load"]["verify=%s" % verify] = count(llm.load, path, verify=verify)
+    result["load"][f"verify={verify}"] = count(llm.load, path, verify=verify)
 
 gc.collect()
 before = gc.mem_alloc()
@@ -58,5 +58,5 @@ prompt = model.tokens()[:64]
 model.rewind(0)
 result["prompt of 64"] = count(model.eval, prompt)
 text = "Once upon a time, there was a little girl named Lily."
-result["encode %d characters" % len(text)] = count(model.encode, text)
+result[f"encode {len(text)} characters"] = count(model.encode, text)
 print(json.dumps(result))
