@@ -1,0 +1,141 @@
+"""Writes the inputs from which the fuzz targets start.
+
+    python tests/fuzz/seeds.py FOLDER
+
+Small models of every kind of weight and cache, vocabularies with all that encoding has rules for,
+and text with all that UTF-8 has.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from edge_llm.image import Config, Dtype
+from edge_llm.tokenizer import Tokenizer, TokenType
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "host"))
+from oracle_models import make_image, random_planes  # noqa: E402
+
+TEXTS = [
+    "",
+    " ",
+    "Once upon a time, there was a little girl named Lily.",
+    "aaaa bbbb abab baba  aab   b",
+    "the then  the\u2581the\u2581\u2581 a",
+    "é€語😀\0\x7f",
+    "ab" * 150,
+    "a" * 300,
+]
+BROKEN = [
+    b"\x80",
+    b"\xc0\xaf",
+    b"\xe0\x80\xaf",
+    b"\xed\xa0\x80",
+    b"\xf0\x80\x80\xaf",
+    b"\xf4\x90\x80\x80",
+    b"\xf0\x9f\x98",
+    b"a\xe2\x96b\xf0\x9fc",
+]
+# Two vocabularies: every pair of a few letters and spaces, and words that grow letter by letter.
+LETTERS = [a + b for a in "ab " for b in "ab "]
+WORDS = ["th", "he", "the", " t", " the", " th", "e ", "aa", "aaaa", "aaaaaaaa", "é€", "語😀"]
+
+
+def vocabulary(pieces: list[str], bytes_too: bool, **options: int) -> Tokenizer:
+    """Unknown, begin, end, bytes if wanted, single characters, then `pieces` in merge order."""
+    characters = sorted(set("".join(pieces)))
+    pieces = characters + sorted(set(pieces) - set(characters), key=pieces.index)
+    byte_pieces = [bytes([value]) for value in range(256)] if bytes_too else []
+    kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
+    kinds += [TokenType.BYTE] * len(byte_pieces) + [TokenType.NORMAL] * len(pieces)
+    texts = [b"<unk>", b"<s>", b"</s>", *byte_pieces, *(piece.encode() for piece in pieces)]
+    ranks = np.arange(len(texts), dtype=np.uint32) // 2  # some are equal
+    return Tokenizer(
+        texts, ranks, np.array(kinds, np.uint8), 1, 2, 0, byte_fallback=bytes_too, **options
+    )
+
+
+VOCABULARIES = {
+    "letters": vocabulary(LETTERS, True),
+    "words": vocabulary(WORDS[:6] + WORDS[7:], True),
+    "words-across-spaces": vocabulary(WORDS, True, add_space_prefix=False),
+    "no-bytes": vocabulary(LETTERS[:4], False),
+}
+
+
+def image(config: Config, dtype: Dtype, tokenizer: Tokenizer | None = None) -> bytes:
+    """A model with random weights; norms are f32 whatever `dtype` is."""
+    with tempfile.TemporaryDirectory() as folder:
+        return make_image(
+            Path(folder) / "seed.llm", config, dtype, random_planes(seed=1), tokenizer
+        )
+
+
+def choices(
+    n_tokens: int, block: int = 0, cache: int = 0, context: int = 0, temperature: float = 0.0
+) -> bytes:
+    """`choices_t` of fuzz_image.c."""
+    return struct.pack(
+        "<BBBBHHffffHHI",
+        *(1, 0, block, cache, context, n_tokens),
+        *(temperature, 0.9, 0.05, 1.1, 5, 4, 1),
+    )
+
+
+def images() -> dict[str, bytes]:
+    """Inputs of fuzz_image."""
+    small = Config(9, 4, 6, 1, 2, 1, 2, 8)
+    odd = Config(7, 34, 6, 2, 2, 1, 4, 24, rope=2, tied=True)
+    long = Config(5, 2, 2, 1, 1, 1, 2, 640)  # attention in more than one block of 512 positions
+    models = {
+        "f32": image(small, Dtype.F32),
+        "int8": image(small, Dtype.INT8),
+        "int4": image(small, Dtype.INT4),
+        "odd-f32": image(odd, Dtype.F32),
+        "odd-int8": image(odd, Dtype.INT8),
+        "odd-int4": image(odd, Dtype.INT4),
+    }
+    seeds = {f"{name}-greedy": model + choices(5) for name, model in models.items()}
+    seeds |= {
+        f"{name}-sampled": model + choices(8, 3, 1 + i % 2, 8, 0.8)
+        for i, (name, model) in enumerate(models.items())
+    }
+    long_model = image(long, Dtype.INT8)
+    seeds |= {
+        "long-int8": long_model + choices(514, 16, 1),
+        "long-f32": long_model + choices(514, 16, 2),
+    }
+    return seeds
+
+
+def tokenizers() -> dict[str, bytes]:
+    """Inputs of fuzz_tokenizer."""
+    seeds = {}
+    for name, tokenizer in VOCABULARIES.items():
+        model = image(Config(len(tokenizer.pieces), 1, 1, 1, 1, 1, 2, 1), Dtype.F32, tokenizer)
+        for i, text in enumerate([*(text.encode() for text in TEXTS), *BROKEN[:2]]):
+            seeds[f"{name}-{i}"] = model + bytes([i & 1]) + text
+    return seeds
+
+
+def texts() -> dict[str, bytes]:
+    """Inputs of fuzz_text."""
+    all_texts = [*(text.encode() for text in TEXTS), *BROKEN, b"".join(BROKEN)]
+    return {f"text-{i}": bytes([i]) + text for i, text in enumerate(all_texts)}
+
+
+def main(folder: Path) -> None:
+    """Write the inputs of each target to a folder of its name."""
+    targets = {"fuzz_image": images(), "fuzz_tokenizer": tokenizers(), "fuzz_text": texts()}
+    for target, seeds in targets.items():
+        (folder / target).mkdir(parents=True, exist_ok=True)
+        for name, content in seeds.items():
+            (folder / target / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
