@@ -111,11 +111,15 @@ $(UNIX_ASAN): $(MODULE_FILES) $(call files,firmware/unix) build/.mpy_dir .venv/.
 .PHONY: run repl board
 run: $(FIRMWARE) build/$(NAME).romfs
 	@$(PYTHON) firmware/qemu.py --icount --romfs build/$(NAME).romfs run firmware/story.py \
-	    prompt='$(subst ','\'',$(PROMPT))' tokens=$(TOKENS)
+	    image=/rom/$(NAME).llm prompt='$(subst ','\'',$(value PROMPT))' tokens=$(TOKENS)
+
+$(MODEL):
+	@echo 'No $@: MODEL=path names a llama2.c checkpoint (stories260K is in karpathy/tinyllamas on Hugging Face)' >&2
+	@exit 1
 
 build/$(NAME).romfs: $(MODEL) .venv/bin/edge-llm
-	@.venv/bin/edge-llm convert $(MODEL) --quantize int4 -o build/model.llm
-	@.venv/bin/edge-llm pack --romfs $@ build/model.llm
+	@.venv/bin/edge-llm convert $(MODEL) --quantize int4 -o build/$(NAME).llm
+	@.venv/bin/edge-llm pack --romfs $@ build/$(NAME).llm
 
 repl: $(FIRMWARE)
 	@$(PYTHON) firmware/qemu.py repl

@@ -7,7 +7,6 @@ a script; tests and other programs use `Board`.
 from __future__ import annotations
 
 import argparse
-import ast
 import ctypes
 import os
 import re
@@ -171,15 +170,12 @@ def _own_lines(traceback: str, shift: int) -> str:
     )
 
 
-def _setting(text: str) -> tuple[str, object]:
-    """Parses NAME=VALUE; a VALUE that is no Python literal is a string."""
+def _setting(text: str) -> tuple[str, str]:
+    """Parses NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value
+    return name, value
 
 
 def _print_bytes(data: bytes) -> None:
@@ -200,7 +196,13 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("board", help="serve the board to mpremote until Ctrl-C")
     run = commands.add_parser("run", help="run a script; status 1 when it raises")
     run.add_argument("script", type=Path)
-    run.add_argument("settings", nargs="*", type=_setting, metavar="NAME=VALUE")
+    run.add_argument(
+        "settings",
+        nargs="*",
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="a string that the script finds under NAME",
+    )
     run.add_argument("--seconds", type=float, default=300, help="longest silence (%(default)s)")
     args = parser.parse_args(argv)
     try:

@@ -25,38 +25,38 @@
 
 #define REG(address) (*(volatile uint32_t *)(address))
 
-#define SCB_AIRCR       REG(0xE000ED0C)
-#define SCB_CFSR        REG(0xE000ED28)
-#define SCB_HFSR        REG(0xE000ED2C)
-#define SCB_MMFAR       REG(0xE000ED34)
-#define SCB_BFAR        REG(0xE000ED38)
-#define SCB_CPACR       REG(0xE000ED88)
-#define MPU_CTRL        REG(0xE000ED94)
-#define MPU_RBAR        REG(0xE000ED9C)
-#define MPU_RASR        REG(0xE000EDA0)
-#define NVIC_ISER       REG(0xE000E100)
-#define NVIC_ICER       REG(0xE000E180)
+#define SCB_AIRCR REG(0xE000ED0C)
+#define SCB_CFSR REG(0xE000ED28)
+#define SCB_HFSR REG(0xE000ED2C)
+#define SCB_MMFAR REG(0xE000ED34)
+#define SCB_BFAR REG(0xE000ED38)
+#define SCB_CPACR REG(0xE000ED88)
+#define MPU_CTRL REG(0xE000ED94)
+#define MPU_RBAR REG(0xE000ED9C)
+#define MPU_RASR REG(0xE000EDA0)
+#define NVIC_ISER REG(0xE000E100)
+#define NVIC_ICER REG(0xE000E180)
 
 // The CMSDK UART and timer (Arm DDI 0479, chapter 4).
 typedef struct _cmsdk_uart_t {
     volatile uint32_t data, state, ctrl, intstatus, bauddiv;
 } cmsdk_uart_t;
-#define UART0           ((cmsdk_uart_t *)0x40004000)
-#define UART_RXFULL     (1 << 1) // state
-#define UART_RX_INT     (1 << 1) // intstatus
-#define UART_RX_INTEN   (1 << 3) // ctrl
-#define UART_IRQ        (0)
+#define UART0 ((cmsdk_uart_t *)0x40004000)
+#define UART_RXFULL (1 << 1) // state
+#define UART_RX_INT (1 << 1) // intstatus
+#define UART_RX_INTEN (1 << 3) // ctrl
+#define UART_IRQ (0)
 
 typedef struct _cmsdk_timer_t {
     volatile uint32_t ctrl, value, reload, intstatus;
 } cmsdk_timer_t;
-#define TIMER0          ((cmsdk_timer_t *)0x40000000)
-#define TIMER1          ((cmsdk_timer_t *)0x40001000)
-#define TIMER_ENABLE    (1 << 0)
-#define TIMER_INTEN     (1 << 3)
-#define TIMER0_IRQ      (8)
-#define TIMER1_IRQ      (9)
-#define TIMER_HZ        (25000000)
+#define TIMER0 ((cmsdk_timer_t *)0x40000000)
+#define TIMER1 ((cmsdk_timer_t *)0x40001000)
+#define TIMER_ENABLE (1 << 0)
+#define TIMER_INTEN (1 << 3)
+#define TIMER0_IRQ (8)
+#define TIMER1_IRQ (9)
+#define TIMER_HZ (25000000)
 
 // Set by the linker script.
 extern uint8_t _sidata[], _sdata[], _edata[], _sbss[], _ebss[], _estack[], _stack_size[];
@@ -82,11 +82,11 @@ const char board_help_text[] =
 static const struct {
     uint32_t base, size_log2, access;
 } mpu_regions[] = {
-    { 0x00000000, 22, 6 << 24 },            // code: read-only
-    { 0x00000000, 10, 1 << 28 | 0 << 24 },  // the vectors: nothing
-    { 0x20000000, 19, 3 << 24 },            // RAM: everything, native code runs here
-    { 0x40000000, 18, 1 << 28 | 3 << 24 },  // peripherals: no code
-    { 0x60000000, 24, 3 << 24 },            // flash: everything
+    {0x00000000, 22, 6 << 24},            // code: read-only
+    {0x00000000, 10, 1 << 28 | 0 << 24},  // the vectors: nothing
+    {0x20000000, 19, 3 << 24},            // RAM: everything, native code runs here
+    {0x40000000, 18, 1 << 28 | 3 << 24},  // peripherals: no code
+    {0x60000000, 24, 3 << 24},            // flash: everything
 };
 
 static void start(void) NORETURN;
@@ -99,7 +99,7 @@ NORETURN void board_reset(void) {
         MPU_RASR = mpu_regions[i].access | (mpu_regions[i].size_log2 - 1) << 1 | 1;
     }
     MPU_CTRL = 1;
-    __asm volatile ("dsb \n isb");
+    __asm volatile("dsb \n isb");
 
     memcpy(_sdata, _sidata, _edata - _sdata);
     memset(_sbss, 0, _ebss - _sbss);
@@ -116,7 +116,7 @@ static void fault_print_strn(void *env, const char *str, size_t len) {
     mp_semihosting_tx_strn(str, len);
 }
 
-static const mp_print_t fault_print = { NULL, fault_print_strn };
+static const mp_print_t fault_print = {NULL, fault_print_strn};
 
 // Reports a fault and ends the emulator with status 1. `frame` is what the exception pushed.
 static NORETURN __attribute__((used)) void fault_report(const uint32_t *frame) {
@@ -133,7 +133,7 @@ static NORETURN __attribute__((used)) void fault_report(const uint32_t *frame) {
 
 // The stack may be what failed, so the report runs on a fresh one.
 static __attribute__((naked)) void fault(void) {
-    __asm volatile (
+    __asm volatile(
         "mrs r0, msp          \n"
         "ldr r1, =_estack     \n"
         "msr msp, r1          \n"
@@ -157,12 +157,12 @@ NORETURN void __wrap_exit(int status) {
 
 static inline uint32_t irq_disable(void) {
     uint32_t primask;
-    __asm volatile ("mrs %0, primask \n cpsid i" : "=r" (primask) :: "memory");
+    __asm volatile("mrs %0, primask \n cpsid i" : "=r"(primask)::"memory");
     return primask;
 }
 
 static inline void irq_restore(uint32_t primask) {
-    __asm volatile ("msr primask, %0" :: "r" (primask) : "memory");
+    __asm volatile("msr primask, %0" ::"r"(primask) : "memory");
 }
 
 static volatile bool irq_seen; // an interrupt came since the last board_wait
@@ -178,7 +178,7 @@ void board_wait(int32_t timeout_ms) {
     }
     uint32_t primask = irq_disable();
     if (!irq_seen) {
-        __asm volatile ("wfi"); // wakes although interrupts are masked
+        __asm volatile("wfi"); // wakes although interrupts are masked
     }
     irq_seen = false;
     irq_restore(primask);
@@ -219,7 +219,7 @@ static uint64_t ticks(void) {
 static uint32_t host_time(void) {
     register uint32_t r0 __asm("r0") = 0x11;
     register uint32_t r1 __asm("r1") = 0;
-    __asm volatile ("bkpt 0xAB" : "+r" (r0) : "r" (r1) : "memory");
+    __asm volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
     return r0;
 }
 
@@ -266,7 +266,7 @@ void mp_hal_delay_ms(mp_uint_t ms) {
 // Serial line
 
 static uint8_t stdin_array[512];
-static ringbuf_t stdin_ringbuf = { stdin_array, sizeof(stdin_array), 0, 0 };
+static ringbuf_t stdin_ringbuf = {stdin_array, sizeof(stdin_array), 0, 0};
 
 static void uart_irq(void) {
     irq_seen = true;
@@ -392,13 +392,13 @@ static mp_obj_t flash_ioctl(mp_obj_t self, mp_obj_t op, mp_obj_t arg) {
 static MP_DEFINE_CONST_FUN_OBJ_3(flash_ioctl_obj, flash_ioctl);
 
 static const mp_rom_map_elem_t flash_locals_table[] = {
-    { MP_ROM_QSTR(MP_QSTR_readblocks), MP_ROM_PTR(&flash_readblocks_obj) },
-    { MP_ROM_QSTR(MP_QSTR_writeblocks), MP_ROM_PTR(&flash_writeblocks_obj) },
-    { MP_ROM_QSTR(MP_QSTR_ioctl), MP_ROM_PTR(&flash_ioctl_obj) },
+    {MP_ROM_QSTR(MP_QSTR_readblocks), MP_ROM_PTR(&flash_readblocks_obj)},
+    {MP_ROM_QSTR(MP_QSTR_writeblocks), MP_ROM_PTR(&flash_writeblocks_obj)},
+    {MP_ROM_QSTR(MP_QSTR_ioctl), MP_ROM_PTR(&flash_ioctl_obj)},
 };
 static MP_DEFINE_CONST_DICT(flash_locals, flash_locals_table);
 static MP_DEFINE_CONST_OBJ_TYPE(flash_type, MP_QSTR_Flash, MP_TYPE_FLAG_NONE, locals_dict, &flash_locals);
-static const mp_obj_base_t flash_obj = { &flash_type };
+static const mp_obj_base_t flash_obj = {&flash_type};
 
 // Mounts littlefs at /, formatted when there is none. (mp_init has mounted /rom.)
 static void flash_mount(void) {
@@ -451,7 +451,10 @@ static const vector_t vectors[16 + 32] __attribute__((section(".vectors"), used)
     (vector_t)_estack,
     board_reset,
     [2 ... 47] = fault,
-    [16 + UART_IRQ] = uart_irq,
-    [16 + TIMER0_IRQ] = timer0_irq,
-    [16 + TIMER1_IRQ] = timer1_irq,
+    [16 +
+        UART_IRQ] = uart_irq,
+    [16 +
+        TIMER0_IRQ] = timer0_irq,
+    [16 +
+        TIMER1_IRQ] = timer1_irq,
 };

@@ -10,9 +10,14 @@ static mp_obj_t mp_time_localtime_get(void) {
     timeutils_struct_time_t tm;
     timeutils_seconds_since_epoch_to_struct_time(mp_hal_time_ns() / 1000000000ULL, &tm);
     mp_obj_t items[8] = {
-        mp_obj_new_int(tm.tm_year), mp_obj_new_int(tm.tm_mon), mp_obj_new_int(tm.tm_mday),
-        mp_obj_new_int(tm.tm_hour), mp_obj_new_int(tm.tm_min), mp_obj_new_int(tm.tm_sec),
-        mp_obj_new_int(tm.tm_wday), mp_obj_new_int(tm.tm_yday),
+        mp_obj_new_int(tm.tm_year),
+        mp_obj_new_int(tm.tm_mon),
+        mp_obj_new_int(tm.tm_mday),
+        mp_obj_new_int(tm.tm_hour),
+        mp_obj_new_int(tm.tm_min),
+        mp_obj_new_int(tm.tm_sec),
+        mp_obj_new_int(tm.tm_wday),
+        mp_obj_new_int(tm.tm_yday),
     };
     return mp_obj_new_tuple(8, items);
 }

@@ -4,31 +4,31 @@
 #include "mpconfigport.h"
 
 #undef MICROPY_HW_BOARD_NAME
-#define MICROPY_HW_BOARD_NAME           "QEMU_M7 (mps2-an500)"
-#define MICROPY_HW_MCU_NAME             "Cortex-M7"
-#define MICROPY_PY_BUILTINS_HELP_TEXT   board_help_text
+#define MICROPY_HW_BOARD_NAME "QEMU_M7 (mps2-an500)"
+#define MICROPY_HW_MCU_NAME "Cortex-M7"
+#define MICROPY_PY_BUILTINS_HELP_TEXT board_help_text
 
 // The stack below this many bytes is for C code that does not check it (littlefs, the engine).
-#define MICROPY_STACK_CHECK_MARGIN      (6 * 1024)
+#define MICROPY_STACK_CHECK_MARGIN (6 * 1024)
 
-#define MICROPY_EPOCH_IS_1970           (1)
-#define MICROPY_KBD_EXCEPTION           (1)
-#define MICROPY_PY_OS_UNAME             (1)
-#define MICROPY_PY_SELECT_SELECT        (0)
+#define MICROPY_EPOCH_IS_1970 (1)
+#define MICROPY_KBD_EXCEPTION (1)
+#define MICROPY_PY_OS_UNAME (1)
+#define MICROPY_PY_SELECT_SELECT (0)
 #define MICROPY_PY_TIME_GMTIME_LOCALTIME_MKTIME (1)
-#define MICROPY_PY_TIME_TIME_TIME_NS    (1)
-#define MICROPY_PY_TIME_INCLUDEFILE     "boardtime.h"
+#define MICROPY_PY_TIME_TIME_TIME_NS (1)
+#define MICROPY_PY_TIME_INCLUDEFILE "boardtime.h"
 
 #undef MICROPY_PY_ASYNCIO
-#define MICROPY_PY_ASYNCIO              (1)
+#define MICROPY_PY_ASYNCIO (1)
 #undef MICROPY_PY_SELECT
-#define MICROPY_PY_SELECT               (1)
+#define MICROPY_PY_SELECT (1)
 #undef MICROPY_PY_SYS_STDIO_BUFFER
-#define MICROPY_PY_SYS_STDIO_BUFFER     (1)
+#define MICROPY_PY_SYS_STDIO_BUFFER (1)
 #undef MICROPY_PY_TIME
-#define MICROPY_PY_TIME                 (1)
+#define MICROPY_PY_TIME (1)
 #undef MICROPY_VFS_ROM_IOCTL
-#define MICROPY_VFS_ROM_IOCTL           (1)
+#define MICROPY_VFS_ROM_IOCTL (1)
 
 // Waiting halts the CPU until an interrupt, so that an idle board costs the host nothing.
 void board_wait(int32_t timeout_ms);

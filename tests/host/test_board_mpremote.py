@@ -10,6 +10,7 @@ import random
 import select
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -38,7 +39,10 @@ class Repl:
             [*MPREMOTE, board.port, "repl"], stdin=slave, stdout=slave, stderr=slave
         )
         os.close(slave)
-        self.type("", "to exit this shell")
+        end = time.monotonic() + 20
+        while termios.tcgetattr(self._terminal)[3] & termios.ICANON:  # until it takes single keys
+            assert time.monotonic() < end, "mpremote repl did not start"
+            time.sleep(0.02)
 
     def __enter__(self) -> Repl:
         return self
@@ -101,9 +105,9 @@ def test_folders(board: Board, tmp_path: Path) -> None:
 
 
 def test_mount(board: Board, tmp_path: Path) -> None:
-    (tmp_path / "hosted.py").write_text("def where():\n    return __file__\n")
-    printed = mpremote(board, "mount", tmp_path, "exec", "import hosted; print(hosted.where())")
-    assert "/remote/hosted.py" in printed or "hosted.py" in printed.splitlines()[-1]
+    (tmp_path / "hosted.py").write_text("WHERE = __file__\n")
+    script = "import hosted, os; print('at', os.getcwd(), hosted.WHERE)"
+    assert "at /remote hosted.py\n" in mpremote(board, "mount", tmp_path, "exec", script)
 
 
 def test_mip_from_a_folder(board: Board, tmp_path: Path) -> None:
