@@ -48,8 +48,11 @@ class Generator:
         if max_tokens is not None and max_tokens < 0:
             raise ValueError("max_tokens: must be 0 or more")
         stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
-        if "" in stops:
-            raise ValueError("stop: a string is empty")
+        for string in stops:
+            if not isinstance(string, str):
+                raise TypeError("stop: must be a str, or several")
+            if not string:
+                raise ValueError("stop: a string is empty")
         model = self.model
         ids = model.encode(prompt)
         if not ids:

@@ -102,7 +102,7 @@ def load(source, *, context=0, cache=None, kernels=None, block=0, verify=True):
     if isinstance(source, str):
         data = _open(source)
     elif isinstance(source, int):
-        data = _mapped(source, None)
+        data = _mapped(source)
     elif isinstance(source, tuple):
         data = _mapped(*source)
     else:
@@ -136,8 +136,13 @@ def _open(path):
         return data
 
 
-def _mapped(address, size):
+def _mapped(address, size=None):
     """The bytes of an image in mapped flash; its header says how many if `size` is None."""
+    for value in (address, size or 0):
+        if not isinstance(value, int):
+            raise TypeError("address, size: must be ints")
+        if value < 0:
+            raise ValueError("address, size: must be 0 or more")
     if size is None:
         header = hal.mapped(address, 64)
         if header[:8] != MAGIC:

@@ -6,9 +6,8 @@ import sys
 import time
 from time import ticks_diff, ticks_ms
 
-import uctypes
-
 import _llm as engine
+import uctypes
 
 __all__ = ["engine", "ticks_diff", "ticks_ms"]
 

@@ -1,0 +1,13 @@
+# What a firmware freezes: `include` this file in the port's manifest.
+# ruff: noqa: F821 (the functions are those of MicroPython's manifest files)
+package(
+    "llm",
+    (
+        "__init__.py",
+        "generator.py",
+        "manual.py",
+        "model.py",
+        "hal/__init__.py",
+        "hal/micropython.py",
+    ),
+)

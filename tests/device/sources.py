@@ -1,0 +1,65 @@
+# Everything that a model can be loaded from.
+# VECTORS: the folder of the images, with a slash at its end. SCRATCH: a folder to write to.
+# ruff: noqa: F821 (the runner defines the names in capitals)
+import sys
+
+import llm
+
+path = VECTORS + "tiny-int4.llm"
+with open(path, "rb") as file:
+    image = file.read()
+
+
+def story(source, **options):
+    with llm.load(source, **options) as model:
+        gen = llm.Generator(model, temperature=0)
+        list(gen.generate("the", max_tokens=8))
+        model.verify()
+    return gen.ids
+
+
+ids = story(image)
+print(ids)
+
+# Buffers: what follows the image does not count.
+for data in (bytearray(image), memoryview(image), memoryview(image + bytes(100))):
+    assert story(data) == ids
+assert story(memoryview(bytes(16) + image)[16:]) == ids
+
+# Addresses of memory: a buffer's here, mapped flash's on a board.
+if sys.implementation.name == "micropython":
+    import uctypes
+
+    address = uctypes.addressof(image)
+else:
+    import ctypes
+
+    address = ctypes.addressof(ctypes.c_char.from_buffer(data := bytearray(image)))
+assert story(address) == ids
+assert story((address, len(image))) == ids
+for source in ((address, 500), address + 64, (address, 1, 2), (address, "1"), ("1", 1)):
+    try:
+        story(source)
+    except (ValueError, TypeError) as error:
+        message = error.args[0].replace(hex(address + 64), "...")
+        print(type(error).__name__, message if isinstance(error, ValueError) else "")
+
+# A file system that cannot show a file in place: the file is read into RAM, once.
+copy = SCRATCH + "copy.llm"
+with open(copy, "wb") as file:
+    file.write(image)
+assert story(copy) == ids
+with open(copy, "wb") as file:
+    file.write(image[:5000])
+try:
+    story(copy)
+except ValueError as error:
+    print(error)
+with open(copy, "wb") as file:
+    pass
+try:
+    story(copy)
+except ValueError:
+    print("ValueError")
+
+print("done")

@@ -1,0 +1,103 @@
+# Whole characters, stop strings, streams.
+# VECTORS: the folder of the images.
+# ruff: noqa: F821 (the runner defines the names in capitals)
+import io
+
+import llm
+
+engine = llm.hal.engine
+model = llm.load(VECTORS + "tiny-int4.llm")
+tok = llm.Tokenizer(model)
+
+
+def feed(data, start=True):
+    decoder = engine.Decoder(model, start=start)
+    # Byte tokens are 3 to 258.
+    return [decoder.feed(3 + byte) for byte in data] + [decoder.finish()]
+
+
+print("characters, split over tokens")
+for text in ("é", "語", "😀", "a€b"):
+    pieces = feed(text.encode())
+    assert "".join(pieces) == text
+    print([len(piece.encode()) for piece in pieces])
+BAD = b"a\xff", b"\xe2\x82", b"\xe2\x82a", b"\xc3\xc3\xa9", b"\xf0\x9f\x98", b"\xed\xa0\x80"
+for data in BAD:
+    pieces = feed(data)
+    print([[ord(char) for char in piece] for piece in pieces])
+
+print("the space before text")
+ids = tok.encode("the hen")
+print(repr(tok.decode(ids)), repr(tok.decode([1] + ids)), repr(tok.decode(ids + ids)))
+for start in (True, False):
+    decoder = engine.Decoder(model, start=start)
+    print([[decoder.feed(token) for token in ids] + [decoder.finish()] for _ in range(2)])
+print(feed(b" a", True), feed(b" a", False))
+print([ord(char) for char in tok.decode([0, 1, 2])], tok.decode([]) == "")
+
+print("stop strings")
+gen = llm.Generator(model, temperature=0)
+whole = "".join(gen.generate("the", max_tokens=24))
+print(whole)
+assert "abab" in whole
+for stop in ("ab", "ba", "D", ("x", "Dab"), ["bab", "DDa"], "DDDDDDDDD", "abab", "b" * 40, ()):
+    pieces = list(gen.generate("the", max_tokens=24, stop=stop))
+    text = "".join(pieces)
+    stops = (stop,) if isinstance(stop, str) else stop
+    ends = [whole.find(string) for string in stops if string in whole]
+    assert text == whole[: min(ends)] if ends else whole, (stop, text)
+    assert gen.stop_reason == ("stop" if ends else "max_tokens")
+    assert "" not in pieces
+    print(pieces, len(gen.ids), gen.stop_reason)
+
+print("streams")
+
+
+class Slow:
+    # Takes at most three bytes at a time, as a UART with a full buffer; may say that it took none.
+    def __init__(self, nothing):
+        self.data = b""
+        self.nothing = nothing
+        self.calls = 0
+
+    def write(self, data):
+        self.calls += 1
+        if self.calls % 3 == 0:
+            return self.nothing
+        self.data += bytes(data[:3])
+        return min(3, len(data))
+
+
+class Plain:
+    # As people write them: no count is returned.
+    def __init__(self):
+        self.data = b""
+
+    def write(self, data):
+        self.data += bytes(data)
+
+
+plain = Plain()
+stats = gen.stream("é the ", plain, max_tokens=16, echo=True)
+print(plain.data, stats["tokens"], stats["prompt_tokens"], stats["stop_reason"])
+assert stats == gen.stats()
+for stream in (io.BytesIO(), io.StringIO()):
+    gen.stream("é the ", stream, max_tokens=16, echo=True)
+    value = stream.getvalue()
+    assert (value.encode() if isinstance(value, str) else value) == plain.data
+llm.hal.write(io.BytesIO(), "")
+
+# Waiting is up to the port; here the wait is over at once.
+waited = []
+wait = llm.hal._wait
+llm.hal._wait = lambda stream: waited.append(stream) or True
+for nothing in (None, 0):
+    slow = Slow(nothing)
+    gen.stream("é the ", slow, max_tokens=16, echo=True)
+    assert slow.data == plain.data
+    print(len(waited), slow.calls)
+llm.hal._wait = wait
+assert wait(plain) is False
+
+gen.stream("then", max_tokens=8, echo=True)
+print()
