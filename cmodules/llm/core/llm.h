@@ -212,9 +212,9 @@ typedef struct {
     float *v; // [block][n_kv_heads * head_dim] values, before they are stored
     float *gate; // [block][hidden_dim]; gate and up lie where q, k, v and scratch do, they take turns
     float *up; // [block][hidden_dim]
-    int8_t *codes; // [block][codes_stride] the input of a quantized matrix
+    void *codes; // [block][codes_stride] the input of a quantized matrix, in the kernels' own form
     float *code_scales; // [block] one scale a vector of codes
-    uint32_t codes_stride; // bytes between two vectors of codes, a multiple of 32
+    uint32_t codes_stride; // codes between two vectors of them, a multiple of 32
     float *cos_sin; // [block][head_dim] cosines, then sines, of head_dim / 2 pairs
     void *scratch; // attention scores of one KV head's queries
     float *logits; // [vocab_size] of the last token evaluated; llm_sample consumes them

@@ -7,6 +7,8 @@
 
 #define DEFAULT_BLOCK 8
 
+static const llm_options_t default_options = {0};
+
 // ---------------------------------------------------------------------------- plan
 
 static uint64_t align(uint64_t size) {
@@ -33,10 +35,10 @@ typedef struct {
     uint64_t scratch;
     uint64_t logits;
     uint64_t tokens;
-    uint32_t codes_stride; // bytes between two vectors of codes
+    uint32_t codes_stride; // codes between two vectors of them
 } parts_t;
 
-static parts_t measure(const llm_config_t *c, const llm_plan_t *plan) {
+static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_kernels_t *kernels) {
     uint32_t q_dim = c->n_heads * c->head_dim;
     uint32_t kv_dim = c->n_kv_heads * c->head_dim;
     uint64_t kv_rows = (uint64_t)c->n_layers * c->n_kv_heads * plan->context;
@@ -52,7 +54,7 @@ static parts_t measure(const llm_config_t *c, const llm_plan_t *plan) {
     p.kv_now = align(block * kv_dim * sizeof(float));
     p.hidden = align(block * c->hidden_dim * sizeof(float));
     p.codes_stride = llm_n_groups(larger(larger(c->dim, q_dim), c->hidden_dim)) * LLM_GROUP;
-    p.codes = align(block * p.codes_stride);
+    p.codes = align(block * p.codes_stride * kernels->code_size);
     p.code_scales = align(block * sizeof(float));
     p.cos_sin = align(block * c->head_dim * sizeof(float));
     p.scratch = align(LLM_ATTENTION_SCRATCH(c->n_heads / c->n_kv_heads, plan->context, c->head_dim));
@@ -78,10 +80,13 @@ static bool all_f32(const llm_image_t *image) {
     return true;
 }
 
+static const llm_kernels_t *kernels_of(const llm_options_t *options) {
+    return options->kernels != NULL ? options->kernels : llm_kernels_find(NULL);
+}
+
 llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, llm_plan_t *plan, llm_error_t *error) {
-    const llm_options_t defaults = {0};
     if (options == NULL) {
-        options = &defaults;
+        options = &default_options;
     }
     const llm_config_t *c = &image->config;
     if (options->context > c->context) {
@@ -99,7 +104,7 @@ llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, ll
     if (plan->cache == LLM_CACHE_AUTO) {
         plan->cache = all_f32(image) ? LLM_CACHE_F32 : LLM_CACHE_INT8;
     }
-    parts_t p = measure(c, plan);
+    parts_t p = measure(c, plan, kernels_of(options));
     uint64_t kv = 2 * (p.kv + p.kv_scales);
     uint64_t activations = p.x + p.h + p.codes + p.code_scales + p.cos_sin + turns(&p);
     uint64_t total = p.layers + kv + activations + p.logits + p.tokens;
@@ -125,7 +130,7 @@ static void *take(uint8_t **free, uint64_t size) {
 }
 
 static void lay_out(llm_model_t *m, uint8_t *ram) {
-    parts_t p = measure(&m->image.config, &m->plan);
+    parts_t p = measure(&m->image.config, &m->plan, m->kernels);
     bool int8 = m->plan.cache == LLM_CACHE_INT8;
     m->layers = take(&ram, p.layers);
     m->kv.k = take(&ram, p.kv);
@@ -173,6 +178,9 @@ static void find_tensors(llm_model_t *m) {
 }
 
 llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const llm_options_t *options, void *ram, size_t ram_size, llm_error_t *error) {
+    if (options == NULL) {
+        options = &default_options;
+    }
     memset(model, 0, sizeof(*model));
     llm_status_t status = llm_plan(image, options, &model->plan, error);
     if (status != LLM_OK) {
@@ -185,7 +193,7 @@ llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const 
         return llm_fail(error, LLM_ERROR_MEMORY, "the model needs {} bytes of RAM, {} are given", model->plan.total, ram_size);
     }
     model->image = *image;
-    model->kernels = options != NULL && options->kernels != NULL ? options->kernels : llm_kernels_find(NULL);
+    model->kernels = kernels_of(options);
     lay_out(model, ram);
     find_tensors(model);
     return LLM_OK;
@@ -215,13 +223,17 @@ static void embed(float *x, const llm_tensor_t *w, uint32_t token) {
     }
 }
 
-// The input of one or more matrices: `n` vectors of `cols` floats, quantized when the first quantized matrix needs it.
+// The input of one or more matrices: `n` vectors of `cols` floats, quantized once the first quantized matrix needs it.
 typedef struct {
     const float *x; // [n][cols]
     uint32_t cols; // and their distance
     uint32_t n; // tokens
     bool quantized; // model->codes hold them
 } input_t;
+
+static void *codes_of(const llm_model_t *m, uint32_t i) {
+    return (uint8_t *)m->codes + (size_t)i * m->codes_stride * m->kernels->code_size;
+}
 
 // y [n][rows] = w x.
 static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *input) {
@@ -231,7 +243,7 @@ static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *inp
     }
     if (!input->quantized) {
         for (uint32_t i = 0; i < input->n; i++) {
-            m->code_scales[i] = m->kernels->quantize(m->codes + i * m->codes_stride, input->x + i * input->cols, input->cols);
+            m->code_scales[i] = m->kernels->quantize(codes_of(m, i), input->x + i * input->cols, input->cols);
         }
         input->quantized = true;
     }
@@ -243,13 +255,35 @@ static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *inp
     }
 }
 
-// h [n][dim] = rmsnorm(x), and h as the input of matrices.
-static input_t norm(llm_model_t *m, const llm_tensor_t *w, uint32_t n) {
+// h [n][dim] = rmsnorm(x [n][dim]) as the input of matrices, the first of which is `next`.
+static input_t norm(llm_model_t *m, const float *x, const llm_tensor_t *w, uint32_t n, const llm_tensor_t *next) {
     uint32_t dim = m->image.config.dim;
+    float eps = m->image.config.norm_eps;
+    bool quantized = next->dtype != LLM_F32;
     for (uint32_t i = 0; i < n; i++) {
-        m->kernels->rmsnorm(m->h + i * dim, m->x + i * dim, w->data, dim, m->image.config.norm_eps);
+        if (quantized) {
+            m->code_scales[i] = m->kernels->rmsnorm_quantize(codes_of(m, i), m->h + i * dim, x + i * dim, w->data, dim, eps);
+        } else {
+            m->kernels->rmsnorm(m->h + i * dim, x + i * dim, w->data, dim, eps);
+        }
     }
-    return (input_t){.x = m->h, .cols = dim, .n = n};
+    return (input_t){.x = m->h, .cols = dim, .n = n, .quantized = quantized};
+}
+
+// gate [n][hidden_dim] = silu(gate) * up as the input of the matrix `next`.
+static input_t gated(llm_model_t *m, uint32_t n, const llm_tensor_t *next) {
+    uint32_t hidden_dim = m->image.config.hidden_dim;
+    bool quantized = next->dtype != LLM_F32;
+    for (uint32_t i = 0; i < n; i++) {
+        float *gate = m->gate + i * hidden_dim;
+        const float *up = m->up + i * hidden_dim;
+        if (quantized) {
+            m->code_scales[i] = m->kernels->silu_mul_quantize(codes_of(m, i), gate, up, hidden_dim);
+        } else {
+            m->kernels->silu_mul(gate, up, hidden_dim);
+        }
+    }
+    return (input_t){.x = m->gate, .cols = hidden_dim, .n = n, .quantized = quantized};
 }
 
 // Copies the keys and values of one token to its place in the cache.
@@ -302,7 +336,7 @@ static void attention_block(llm_model_t *m, uint32_t l, uint32_t n) {
     uint32_t q_dim = c->n_heads * c->head_dim;
     uint32_t kv_dim = c->n_kv_heads * c->head_dim;
 
-    input_t h = norm(m, &layer->attn_norm, n);
+    input_t h = norm(m, m->x, &layer->attn_norm, n, &layer->attn_q);
     matmul(m, m->q, &layer->attn_q, &h);
     matmul(m, m->k, &layer->attn_k, &h);
     matmul(m, m->v, &layer->attn_v, &h);
@@ -327,11 +361,10 @@ static void feed_forward_block(llm_model_t *m, uint32_t l, uint32_t n) {
     const llm_config_t *c = &m->image.config;
     const llm_layer_t *layer = &m->layers[l];
 
-    input_t h = norm(m, &layer->ffn_norm, n);
+    input_t h = norm(m, m->x, &layer->ffn_norm, n, &layer->ffn_gate);
     matmul(m, m->gate, &layer->ffn_gate, &h);
     matmul(m, m->up, &layer->ffn_up, &h);
-    m->kernels->silu_mul(m->gate, m->up, n * c->hidden_dim);
-    input_t hidden = {.x = m->gate, .cols = c->hidden_dim, .n = n};
+    input_t hidden = gated(m, n, &layer->ffn_down);
     float *y = m->h; // used up
     matmul(m, y, &layer->ffn_down, &hidden);
     m->kernels->add(m->x, y, n * c->dim);
@@ -359,8 +392,7 @@ static void forward(llm_model_t *m, const uint32_t *tokens, uint32_t n) {
 // logits = output rmsnorm(x) for the `i`-th token of the last block.
 static void head(llm_model_t *m, uint32_t i) {
     const llm_config_t *c = &m->image.config;
-    m->kernels->rmsnorm(m->h, m->x + i * c->dim, m->output_norm.data, c->dim, c->norm_eps);
-    input_t h = {.x = m->h, .cols = c->dim, .n = 1};
+    input_t h = norm(m, m->x + i * c->dim, &m->output_norm, 1, &m->output);
     matmul(m, m->logits, &m->output, &h);
     m->has_logits = true;
 }

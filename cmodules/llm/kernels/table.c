@@ -4,16 +4,19 @@
 static const llm_kernels_t table[] = {
     {
         .name = "ref",
+        .code_size = sizeof(int8_t),
         .matmul_int4 = llm_ref_matmul_int4,
         .matmul_int8 = llm_ref_matmul_int8,
         .matmul_f32 = llm_ref_matmul_f32,
         .quantize = llm_ref_quantize,
         .quantize_kv = llm_ref_quantize_kv,
         .rmsnorm = llm_ref_rmsnorm,
+        .rmsnorm_quantize = llm_ref_rmsnorm_quantize,
         .rope = llm_ref_rope,
         .attention_int8 = llm_ref_attention_int8,
         .attention_f32 = llm_ref_attention_f32,
         .silu_mul = llm_ref_silu_mul,
+        .silu_mul_quantize = llm_ref_silu_mul_quantize,
         .add = llm_ref_add,
     },
 };

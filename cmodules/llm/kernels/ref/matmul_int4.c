@@ -17,7 +17,7 @@ void llm_ref_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, con
     for (uint32_t r = 0; r < w->rows; r++) {
         size_t first = (size_t)(r / LLM_TILE) * n_groups * LLM_TILE + r % LLM_TILE; // block of group 0
         for (uint32_t i = 0; i < x->n; i++) {
-            const int8_t *codes = x->codes + i * x->stride;
+            const int8_t *codes = (const int8_t *)x->codes + i * x->stride;
             uint32_t acc = 0; // wraps: no image that passes the checks has enough columns to
             for (uint32_t g = 0; g < n_groups; g++) {
                 size_t block = first + (size_t)g * LLM_TILE;

@@ -13,7 +13,8 @@ static float max_magnitude(const float *x, uint32_t n) {
     return max;
 }
 
-float llm_ref_quantize(int8_t *codes, const float *x, uint32_t n) {
+float llm_ref_quantize(void *codes_out, const float *x, uint32_t n) {
+    int8_t *codes = codes_out; // in the order of x
     float max = max_magnitude(x, n);
     memset(codes, 0, (size_t)llm_n_groups(n) * LLM_GROUP);
     if (max < SMALLEST) {

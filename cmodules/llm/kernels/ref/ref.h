@@ -8,13 +8,15 @@
 void llm_ref_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x);
 void llm_ref_matmul_int8(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x);
 void llm_ref_matmul_f32(float *y, uint32_t y_stride, const llm_tensor_t *w, const float *x, uint32_t x_stride, uint32_t n);
-float llm_ref_quantize(int8_t *codes, const float *x, uint32_t n);
+float llm_ref_quantize(void *codes, const float *x, uint32_t n);
 uint16_t llm_ref_quantize_kv(int8_t *codes, const float *x, uint32_t n);
 void llm_ref_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps);
+float llm_ref_rmsnorm_quantize(void *codes, float *y, const float *x, const float *w, uint32_t n, float eps);
 void llm_ref_rope(float *x, const float *cos, const float *sin, uint32_t n_heads, uint32_t head_dim, llm_rope_t rope);
 void llm_ref_attention_int8(const llm_attention_t *a);
 void llm_ref_attention_f32(const llm_attention_t *a);
 void llm_ref_silu_mul(float *gate, const float *up, uint32_t n);
+float llm_ref_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 void llm_ref_add(float *x, const float *y, uint32_t n);
 
 // The sum of a[i] * b[i], i < n, in eight partial sums: lane j adds elements j, j + 8, ... in order, then halves are

@@ -7,3 +7,8 @@ void llm_ref_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float
         y[i] = (x[i] * r) * w[i];
     }
 }
+
+float llm_ref_rmsnorm_quantize(void *codes, float *y, const float *x, const float *w, uint32_t n, float eps) {
+    llm_ref_rmsnorm(y, x, w, n, eps);
+    return llm_ref_quantize(codes, y, n);
+}

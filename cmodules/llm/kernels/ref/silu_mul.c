@@ -13,3 +13,8 @@ void llm_ref_silu_mul(float *gate, const float *up, uint32_t n) {
         gate[i] = silu(gate[i]) * up[i];
     }
 }
+
+float llm_ref_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n) {
+    llm_ref_silu_mul(gate, up, n);
+    return llm_ref_quantize(codes, gate, n);
+}
