@@ -1,5 +1,6 @@
 // The kernel sets, best first. A new one is a folder of functions and a row here.
 #include "ref/ref.h"
+#include "sets.h"
 
 static const llm_kernels_t table[] = {
     {
