@@ -254,12 +254,13 @@ void mp_hal_delay_us(mp_uint_t us) {
 }
 
 void mp_hal_delay_ms(mp_uint_t ms) {
-    mp_uint_t start = mp_hal_ticks_ms();
-    mp_uint_t elapsed = 0;
-    do {
-        mp_event_wait_ms(ms - elapsed);
-        elapsed = mp_hal_ticks_ms() - start;
-    } while (elapsed < ms);
+    const uint32_t tick = TIMER_HZ / 1000;
+    uint64_t now = ticks();
+    uint64_t end = now + (uint64_t)ms * tick;
+    mp_event_handle_nowait();
+    for (; now < end; now = ticks()) {
+        mp_event_wait_ms((end - now + tick - 1) / tick);
+    }
 }
 
 /******************************************************************************/
