@@ -90,12 +90,13 @@ class Generator:
         held = ""
         while True:
             token = model.sample(self._sampler)
-            times[2] = hal.ticks_ms()
+            now = hal.ticks_ms()
             if not ids:
-                times[1] = times[2]
+                times[1] = now
             if token in ends:
                 reason = "end"
             else:
+                times[2] = now
                 ids.append(token)
                 held += decoder.feed(token)
                 if len(ids) == max_tokens:
