@@ -16,7 +16,7 @@ UNIX := build/unix/micropython
 UNIX_ASAN := build/unix-asan/micropython
 NAME := $(basename $(notdir $(MODEL)))
 
-files = $(shell find $(1) -type f -not -path '*/__pycache__/*' 2>/dev/null)
+files = $(shell find $(1) -type f -not -path '*/__pycache__/*' -not -name '*.so' 2>/dev/null)
 MODULE_FILES := $(call files,cmodules py) firmware/manifest.py
 HOST_FILES := $(call files,cmodules py tools) $(wildcard pyproject.toml setup.py)
 

@@ -7,6 +7,7 @@ a script; tests and other programs use `Board`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import re
@@ -210,12 +211,15 @@ def main(argv: list[str] | None = None) -> int:
             if args.command == "repl":
                 repl = [sys.executable, "-m", "mpremote", "connect", board.port, "repl"]
                 status = subprocess.call(repl)
-                if board.crash():
-                    raise BoardError(board.crash())
+                if crash := board.crash():
+                    raise BoardError(crash)
                 return status
             if args.command == "board":
-                print(f"mpremote connect {board.port}", flush=True)
-                return board.wait() or 0
+                print(f"mpremote connect {board.port}   (Ctrl-C ends the board)", flush=True)
+                with contextlib.suppress(KeyboardInterrupt):
+                    board.wait()
+                    raise BoardError(board.crash() or "QEMU ended")
+                return 0
             script = args.script.read_text()
             board.run(script, args.seconds, _print_bytes, **dict(args.settings))
             return 0
