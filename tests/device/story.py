@@ -14,7 +14,12 @@ for settings in (
     stats = gen.stream("Once upon a time", max_tokens=100, echo=True)
     print()
     print([stats[name] for name in ("prompt_tokens", "tokens", "stop_reason", "digest")])
-gen = llm.Generator(model, temperature=1.3, seed=1)
-while gen.stop_reason != "context":
-    list(gen.generate("Once upon a time"))
-print(len(gen.ids), llm.digest(gen.ids))
+
+# On to the last position, whatever the model says.
+sampler = llm.hal.engine.Sampler(temperature=1.3, seed=1)
+model.rewind(0)
+token = model.bos_id
+while model.n_tokens < model.context:
+    model.eval(token)
+    token = model.sample(sampler)
+print(llm.digest(model.tokens()))
