@@ -6,6 +6,7 @@ LLM_DIR := $(USERMOD_DIR)
 SRC_USERMOD_C += $(wildcard $(LLM_DIR)/bindings/*.c)
 LLM_ENGINE := $(wildcard $(LLM_DIR)/core/*.c $(LLM_DIR)/kernels/*.c $(LLM_DIR)/kernels/*/*.c)
 SRC_USERMOD_LIB_C += $(LLM_ENGINE)
+SRC_USERMOD_LIB_ASM += $(wildcard $(LLM_DIR)/kernels/*/*.S)
 
 # For these objects alone, after the port's own flags. Results are the same to the last bit on every target (docs/arithmetic.md):
 # no operation may be fused or reordered.

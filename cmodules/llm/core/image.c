@@ -509,6 +509,13 @@ llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, b
 }
 
 llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error) {
+    // The memory may have changed since the image was opened: that is what this is called to find out.
+    section_t sections[N_REQUIRED];
+    llm_status_t status;
+    if ((status = check_header(image->data, image->size, error)) != LLM_OK
+        || (status = find_sections(image->data, sections, error)) != LLM_OK) {
+        return status;
+    }
     uint32_t n_sections = read_u32(image->data + 16);
     for (uint32_t i = 0; i < n_sections; i++) {
         const uint8_t *entry = image->data + HEADER_SIZE + i * SECTION_SIZE;

@@ -119,7 +119,8 @@ typedef struct {
 // well: time in proportion to the size. LLM_ERROR_IMAGE names the field; `image` is then undefined.
 llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, bool verify, llm_error_t *error);
 
-// Checks the CRC32C of every section of an open image. LLM_ERROR_IMAGE names the section.
+// Checks the CRC32C of header and sections of an open image, whose memory may have changed since. LLM_ERROR_IMAGE names
+// the section.
 llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error);
 
 // CRC32C (RFC 3720, appendix B.4) of `size` bytes, continuing from `crc` (0 to start).

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define LLM_LOG2_E 1.44269504f
+#define LLM_SMALLEST 1e-30f // a vector of nothing larger is quantized to zeros, so that 127 / max stays finite
 
 static inline uint32_t llm_float_bits(float value) {
     uint32_t bits;

@@ -1,8 +1,28 @@
 // The kernel sets, best first. A new one is a folder of functions and a row here.
+#include "armv7em/armv7em.h"
 #include "ref/ref.h"
 #include "sets.h"
 
 static const llm_kernels_t table[] = {
+#if LLM_KERNELS_ARMV7EM
+    {
+        .name = "armv7em",
+        .code_size = sizeof(int16_t),
+        .matmul_int4 = llm_armv7em_matmul_int4,
+        .matmul_int8 = llm_armv7em_matmul_int8,
+        .matmul_f32 = llm_ref_matmul_f32,
+        .quantize = llm_armv7em_quantize,
+        .quantize_kv = llm_armv7em_quantize_kv,
+        .rmsnorm = llm_ref_rmsnorm,
+        .rmsnorm_quantize = llm_armv7em_rmsnorm_quantize,
+        .rope = llm_ref_rope,
+        .attention_int8 = llm_armv7em_attention_int8,
+        .attention_f32 = llm_ref_attention_f32,
+        .silu_mul = llm_ref_silu_mul,
+        .silu_mul_quantize = llm_armv7em_silu_mul_quantize,
+        .add = llm_ref_add,
+    },
+#endif
     {
         .name = "ref",
         .code_size = sizeof(int8_t),

@@ -1,9 +1,6 @@
 // Symmetric int8 quantization of activations: one scale a vector, the largest magnitude becomes 127.
 #include "ref.h"
 
-// Below this a vector is taken as zeros, so that 127 / max stays finite.
-#define SMALLEST 1e-30f
-
 static float max_magnitude(const float *x, uint32_t n) {
     float max = 0.0f;
     for (uint32_t i = 0; i < n; i++) {
@@ -17,7 +14,7 @@ float llm_ref_quantize(void *codes_out, const float *x, uint32_t n) {
     int8_t *codes = codes_out; // in the order of x
     float max = max_magnitude(x, n);
     memset(codes, 0, (size_t)llm_n_groups(n) * LLM_GROUP);
-    if (max < SMALLEST) {
+    if (max < LLM_SMALLEST) {
         return 0.0f;
     }
     float k = 127.0f / max;
@@ -29,7 +26,7 @@ float llm_ref_quantize(void *codes_out, const float *x, uint32_t n) {
 
 uint16_t llm_ref_quantize_kv(int8_t *codes, const float *x, uint32_t n) {
     float max = max_magnitude(x, n);
-    if (max < SMALLEST) {
+    if (max < LLM_SMALLEST) {
         memset(codes, 0, n);
         return 0;
     }
