@@ -9,6 +9,8 @@
 
 #include "../../cmodules/llm/core/llm.h"
 
+#define NONE 0xFFFFFFFFu
+
 typedef struct {
     uint32_t image_size; // bytes that follow
     uint32_t image_shift; // bytes by which its address is off a multiple of 64
@@ -22,13 +24,14 @@ typedef struct {
     uint32_t bos; // as llm_encode takes it
     uint32_t scratch_missing; // bytes less than llm_encode_scratch says
     uint32_t max_tokens; // room for ids
-    uint32_t token; // evaluated after the prompt, 0xFFFFFFFF if none
+    uint32_t token; // evaluated after the prompt, NONE if there is none
     float temperature; // llm_sampler_t
     uint32_t top_k;
     float top_p;
     float min_p;
     float repetition_penalty;
     uint32_t repeat_last_n;
+    uint32_t damage_at; // offset of 4 bytes of the image that are set to ones once the model is made, or NONE
 } request_t;
 
 static void die(const char *why) {
@@ -59,8 +62,44 @@ static memory_t receive(size_t size, size_t shift) {
     return memory;
 }
 
-// Goes through all steps. Returns the name of the one that failed, "ok" if none did.
-static const char *run(const request_t *r, const void *data, const char *prompt, uint32_t *token, llm_error_t *error) {
+// What is done with a model once there is one. Returns the name of the step that failed, "ok" if none did.
+static const char *use(const request_t *r, llm_model_t *model, const char *prompt, uint32_t *token, llm_error_t *error) {
+    const llm_tokenizer_t *tokenizer = &model->image.tokenizer;
+    size_t scratch_size = llm_encode_scratch(tokenizer, prompt, r->prompt_size) - r->scratch_missing;
+    memory_t scratch = take(scratch_size, 0);
+    memory_t ids = take(r->max_tokens * sizeof(uint32_t), 0);
+    uint32_t *tokens = (uint32_t *)(void *)ids.bytes;
+    size_t n_tokens;
+    llm_sampler_t sampler = {
+        .temperature = r->temperature,
+        .top_k = r->top_k,
+        .top_p = r->top_p,
+        .min_p = r->min_p,
+        .repetition_penalty = r->repetition_penalty,
+        .repeat_last_n = r->repeat_last_n,
+    };
+    const char *failed = "ok";
+    if (llm_encode(tokenizer, prompt, r->prompt_size, r->bos != 0, tokens, r->max_tokens, &n_tokens, scratch.bytes, scratch_size, error) != LLM_OK) {
+        failed = "encode";
+    } else if (llm_model_eval(model, tokens, n_tokens, error) != LLM_OK
+        || (r->token != NONE && llm_model_eval(model, &r->token, 1, error) != LLM_OK)) {
+        failed = "eval";
+    } else if (llm_sampler_check(&sampler, error) != LLM_OK) {
+        failed = "sampler";
+    } else if (llm_model_sample(model, &sampler, token, error) != LLM_OK) {
+        failed = "sample";
+    } else if (*token >= model->image.config.vocab_size) {
+        die("the sampled token is not one");
+    } else if (r->damage_at != NONE && llm_image_verify(&model->image, error) != LLM_OK) {
+        failed = "verify";
+    }
+    free(scratch.block);
+    free(ids.block);
+    return failed;
+}
+
+// All steps on one image. Returns the name of the one that failed, "ok" if none did.
+static const char *run(const request_t *r, uint8_t *data, const char *prompt, uint32_t *token, llm_error_t *error) {
     llm_image_t image;
     if (llm_image_open(&image, data, r->image_size, r->verify != 0, error) != LLM_OK) {
         return "open";
@@ -73,39 +112,17 @@ static const char *run(const request_t *r, const void *data, const char *prompt,
     if (plan.total > (64u << 20)) {
         die("the model is too large for a test");
     }
-    const char *failed = "ok";
+    size_t ram_size = plan.total - r->ram_missing;
+    memory_t ram = take(ram_size, r->ram_shift);
     llm_model_t model;
-    llm_sampler_t sampler = {
-        .temperature = r->temperature,
-        .top_k = r->top_k,
-        .top_p = r->top_p,
-        .min_p = r->min_p,
-        .repetition_penalty = r->repetition_penalty,
-        .repeat_last_n = r->repeat_last_n,
-    };
-    size_t scratch_size = llm_encode_scratch(&image.tokenizer, prompt, r->prompt_size) - r->scratch_missing;
-    size_t n_tokens;
-    memory_t ram = take(plan.total - r->ram_missing, r->ram_shift);
-    memory_t scratch = take(scratch_size, 0);
-    memory_t ids = take(r->max_tokens * sizeof(uint32_t), 0);
-    uint32_t *tokens = (uint32_t *)(void *)ids.bytes;
-    if (llm_model_init(&model, &image, &options, ram.bytes, plan.total - r->ram_missing, error) != LLM_OK) {
-        failed = "init";
-    } else if (llm_encode(&image.tokenizer, prompt, r->prompt_size, r->bos != 0, tokens, r->max_tokens, &n_tokens, scratch.bytes, scratch_size, error) != LLM_OK) {
-        failed = "encode";
-    } else if (llm_model_eval(&model, tokens, n_tokens, error) != LLM_OK
-        || (r->token != 0xFFFFFFFF && llm_model_eval(&model, &r->token, 1, error) != LLM_OK)) {
-        failed = "eval";
-    } else if (llm_sampler_check(&sampler, error) != LLM_OK) {
-        failed = "sampler";
-    } else if (llm_model_sample(&model, &sampler, token, error) != LLM_OK) {
-        failed = "sample";
-    } else if (*token >= image.config.vocab_size) {
-        die("the sampled token is not one");
+    const char *failed = "init";
+    if (llm_model_init(&model, &image, &options, ram.bytes, ram_size, error) == LLM_OK) {
+        if (r->damage_at != NONE) {
+            memset(data + r->damage_at, 0xFF, 4);
+        }
+        failed = use(r, &model, prompt, token, error);
     }
     free(ram.block);
-    free(scratch.block);
-    free(ids.block);
     return failed;
 }
 

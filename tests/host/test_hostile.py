@@ -32,7 +32,7 @@ NAN, INF = float("nan"), float("inf")
 class Harness:
     """A running check_image."""
 
-    _REQUEST = struct.Struct("<13IfI3fI")
+    _REQUEST = struct.Struct("<13IfI3fII")
 
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen(
@@ -70,6 +70,7 @@ class Harness:
         min_p: float = 0.0,
         repetition_penalty: float = 1.0,
         repeat_last_n: int = 64,
+        damage_at: int = ALL_ONES,
     ) -> tuple[str, int, str]:
         """What check_image answers: the step that failed or `ok`, the status, the message or the
         token. The parameters are its request_t."""
@@ -77,7 +78,7 @@ class Harness:
         request = self._REQUEST.pack(
             *(len(image), image_shift, verify, context, block, cache, ram_missing, ram_shift),
             *(len(text), bos, scratch_missing, max_tokens, token),
-            *(temperature, top_k, top_p, min_p, repetition_penalty, repeat_last_n),
+            *(temperature, top_k, top_p, min_p, repetition_penalty, repeat_last_n, damage_at),
         )
         try:
             self._process.stdin.write(request + image + text)
@@ -467,6 +468,22 @@ def test_tokenizer_tables_of_nonsense(harness: Harness, field: str, seed: int) -
         step, status, message = harness(bytes(data), prompt, verify=False)
         # All bytes of the prompt may be tokens, and then it is longer than the context.
         assert step == "ok" or (step, status) == ("eval", CONTEXT), message
+
+
+def test_memory_that_changes_after_the_image_was_opened(harness: Harness) -> None:
+    """Flash decays and a bytearray can be written to. The model goes on within its bounds, and
+    `verify` notices, whatever it is that changed, the section table and the sizes included."""
+    end = SECTIONS["DATA"].offset + 256
+    for at in range(0, end, 4):
+        if GOOD[at : at + 4] != b"\xff" * 4 and not in_a_gap(at):
+            step, status, message = harness(damage_at=at)
+            assert (step, status) == ("verify", IMAGE), (at, message)
+
+
+def in_a_gap(at: int) -> bool:
+    """Whether there is but padding, which has no CRC."""
+    spans = [(0, 64 + 16 * len(SECTIONS)), *((s.offset, s.size) for s in SECTIONS.values())]
+    return not any(start <= at < start + size for start, size in spans)
 
 
 def test_tables_may_lie_on_each_other(harness: Harness) -> None:

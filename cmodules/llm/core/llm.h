@@ -229,9 +229,12 @@ typedef struct {
 llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const llm_options_t *options, void *ram, size_t ram_size, llm_error_t *error);
 
 // Appends `n` tokens to the cache and leaves the logits of the last one in `model->logits`. Nothing is changed
-// on error: LLM_ERROR_VALUE if a token is not below vocab_size, LLM_ERROR_CONTEXT if they do not fit. n = 0 does
-// nothing. Time in proportion to n; a caller that must stay responsive passes `plan.block` tokens at a time.
+// on error: LLM_ERROR_VALUE if a token is not below vocab_size, LLM_ERROR_CONTEXT if they do not fit. n = 0 does nothing.
 llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error);
+
+// The first block of the same, for a caller that has other things to do in between: checks all `n` tokens, appends at most
+// plan.block of them, sets `*done` to how many, and leaves logits only if that was all. Call it again with the rest.
+llm_status_t llm_model_eval_block(llm_model_t *model, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error);
 
 // Keeps the first `n` tokens of the cache and forgets the rest; the logits are gone. More than there are: no effect.
 void llm_model_rewind(llm_model_t *model, uint32_t n);
