@@ -90,6 +90,7 @@ def images() -> dict[str, bytes]:
     """Inputs of fuzz_image."""
     small = Config(9, 4, 6, 1, 2, 1, 2, 8)
     odd = Config(7, 34, 6, 2, 2, 1, 4, 24, rope=2, tied=True)
+    wide = Config(6, 5, 3, 1, 4, 2, 6, 16)  # heads that are wider together than the model
     long = Config(5, 2, 2, 1, 1, 1, 2, 640)  # attention in more than one block of 512 positions
     models = {
         "f32": image(small, Dtype.F32),
@@ -98,6 +99,7 @@ def images() -> dict[str, bytes]:
         "odd-f32": image(odd, Dtype.F32),
         "odd-int8": image(odd, Dtype.INT8),
         "odd-int4": image(odd, Dtype.INT4),
+        "wide-int8": image(wide, Dtype.INT8),
     }
     seeds = {f"{name}-greedy": model + choices(5) for name, model in models.items()}
     seeds |= {
