@@ -103,13 +103,12 @@ class Model:
         if hasattr(tokens, "__index__"):
             tokens = [tokens]
         ids = array("I", [_token(token, model) for token in tokens])
-        room = model.plan.context - model.n_tokens
-        if len(ids) > room:
-            # One call, which fails whole and says why.
-            _call(lib.llm_model_eval, model, ffi.from_buffer("uint32_t[]", ids), len(ids))
-        for start in range(0, len(ids), model.plan.block):
-            part = ids[start : start + model.plan.block]
-            _call(lib.llm_model_eval, model, ffi.from_buffer("uint32_t[]", part), len(part))
+        done = ffi.new("size_t *")
+        while ids:  # block by block, so that Ctrl-C is heard in between
+            rest = ffi.from_buffer("uint32_t[]", ids)
+            _call(lib.llm_model_eval_block, model, rest, len(ids), done)
+            ffi.release(rest)
+            ids = ids[done[0] :]
 
     def sample(self, sampler: Sampler) -> int:
         token = ffi.new("uint32_t *")

@@ -157,17 +157,16 @@ static mp_obj_t model_eval(mp_obj_t self_in, mp_obj_t tokens_in) {
             tokens[i] = llm_get_token(mp_obj_subscr(tokens_in, MP_OBJ_NEW_SMALL_INT(i), MP_OBJ_SENTINEL), &self->model);
         }
     }
-    size_t done = 0;
-    while (done < n) {
+    for (size_t at = 0; at < n;) {
         // Again each time: what ran meanwhile may have closed it.
         self = llm_model_get(self_in);
-        size_t step = MIN(n - done, self->model.plan.block);
+        size_t done;
         llm_error_t error;
-        if (llm_model_eval(&self->model, tokens + done, step, &error) != LLM_OK) {
+        if (llm_model_eval_block(&self->model, tokens + at, n - at, &done, &error) != LLM_OK) {
             llm_raise(&error);
         }
-        done += step;
-        if (done < n) {
+        at += done;
+        if (at < n) {
             uint32_t n_tokens = self->model.n_tokens;
             mp_handle_pending(true);
             if (self->model.n_tokens != n_tokens) {

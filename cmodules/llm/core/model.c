@@ -397,7 +397,8 @@ static void head(llm_model_t *m, uint32_t i) {
     m->has_logits = true;
 }
 
-llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error) {
+llm_status_t llm_model_eval_block(llm_model_t *model, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error) {
+    *done = 0;
     if (n > model->plan.context - model->n_tokens) {
         return llm_fail(error, LLM_ERROR_CONTEXT, "tokens: {} do not fit, the context has room for {} more", n, model->plan.context - model->n_tokens);
     }
@@ -406,16 +407,29 @@ llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n
             return llm_fail(error, LLM_ERROR_VALUE, "tokens: {} is not below vocab_size {}", tokens[i], model->image.config.vocab_size);
         }
     }
-    while (n > 0) {
-        uint32_t step = n < model->plan.block ? (uint32_t)n : model->plan.block;
-        model->has_logits = false;
-        forward(model, tokens, step);
-        tokens += step;
-        n -= step;
-        if (n == 0) {
-            head(model, step - 1);
-        }
+    if (n == 0) {
+        return LLM_OK;
     }
+    uint32_t step = n < model->plan.block ? (uint32_t)n : model->plan.block;
+    model->has_logits = false;
+    forward(model, tokens, step);
+    if (step == n) {
+        head(model, step - 1);
+    }
+    *done = step;
+    return LLM_OK;
+}
+
+llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error) {
+    size_t done;
+    do {
+        llm_status_t status = llm_model_eval_block(model, tokens, n, &done, error);
+        if (status != LLM_OK) {
+            return status;
+        }
+        tokens += done;
+        n -= done;
+    } while (n > 0);
     return LLM_OK;
 }
 
