@@ -13,16 +13,19 @@ model = llm.load(image)
 generator = llm.Generator(model, temperature=0)
 gc.collect()
 heap = gc.mem_alloc()
+pieces = 0
 total = 0
 start = ticks_cpu()
 for piece in generator.generate(prompt, max_tokens=int(tokens), echo=True):
+    if pieces > 1:  # the first two are the prompt and the token that waits for it
+        total += ticks_diff(ticks_cpu(), start)
+    pieces += 1
     print(piece, end="")
     heap = max(heap, gc.mem_alloc())
-    now = ticks_cpu()
-    total += ticks_diff(now, start)
-    start = now
+    start = ticks_cpu()
 stats = generator.stats()
 print(
-    "\n[{} tokens, {:,} instructions a token, prompt included, {:,} bytes of heap at most, "
-    "digest {}]".format(stats["tokens"], total // max(1, stats["tokens"]), heap, stats["digest"])
+    "\n[{} tokens, {:,} instructions a token, {:,} bytes of heap at most, digest {}]".format(
+        stats["tokens"], total // max(1, pieces - 2), heap, stats["digest"]
+    )
 )
