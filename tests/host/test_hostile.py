@@ -108,10 +108,11 @@ class Harness:
 
 @pytest.fixture(scope="module")
 def harness() -> Iterator[Harness]:
-    folder = ROOT / "tests" / "core"
-    built = subprocess.run(["make", "-s", "-C", folder], capture_output=True, text=True)
+    program = "build/core-tests/check_image"
+    make = ["make", "-s", "-C", ROOT / "tests" / "core", f"../../{program}"]
+    built = subprocess.run(make, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    harness = Harness(ROOT / "build" / "core-tests" / "check_image")
+    harness = Harness(ROOT / program)
     yield harness
     harness.close()
 

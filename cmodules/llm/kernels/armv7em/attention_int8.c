@@ -185,8 +185,10 @@ static void attend(const llm_attention_t *a, uint32_t q0, uint32_t q1, float v_b
     queries_t two;
     two.scores[0] = a->scratch;
     two.scores[1] = q0 == q1 ? two.scores[0] : two.scores[0] + padded_positions;
-    two.weights = (int32_t *)(two.scores[1] + padded_positions);
-    two.codes[0] = two.weights; // used up before the weights are written
+    two.codes[0] = (int32_t *)(two.scores[1] + padded_positions);
+    // The codes are used up before the weights are written. A query that is paired with itself has half the scratch: two weights
+    // of a position take the place of its score, once it has been read.
+    two.weights = q0 == q1 ? (int32_t *)two.scores[0] : two.codes[0];
     two.codes[1] = q0 == q1 ? two.codes[0] : two.codes[0] + head_dim / 2;
 
     float factor = llm_rsqrt((float)head_dim) * LLM_LOG2_E;
