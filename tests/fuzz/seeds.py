@@ -18,7 +18,7 @@ from edge_llm.image import Config, Dtype
 from edge_llm.tokenizer import Tokenizer, TokenType
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "host"))
-from oracle_models import make_image, random_planes  # noqa: E402
+from oracle_models import DtypeOf, make_image, random_planes  # noqa: E402
 
 TEXTS = [
     "",
@@ -67,7 +67,12 @@ VOCABULARIES = {
 }
 
 
-def image(config: Config, dtype: Dtype, tokenizer: Tokenizer | None = None) -> bytes:
+def mixed(name: str, layer: int | None) -> Dtype:
+    """Any type for any matrix: those that share an input differ."""
+    return (Dtype.INT8, Dtype.INT4, Dtype.F32)[sum(name.encode()) % 3]
+
+
+def image(config: Config, dtype: Dtype | DtypeOf, tokenizer: Tokenizer | None = None) -> bytes:
     """A model with random weights; norms are f32 whatever `dtype` is."""
     with tempfile.TemporaryDirectory() as folder:
         return make_image(
@@ -100,6 +105,7 @@ def images() -> dict[str, bytes]:
         "odd-int8": image(odd, Dtype.INT8),
         "odd-int4": image(odd, Dtype.INT4),
         "wide-int8": image(wide, Dtype.INT8),
+        "wide-mixed": image(wide, mixed),
     }
     seeds = {f"{name}-greedy": model + choices(5) for name, model in models.items()}
     seeds |= {
