@@ -25,9 +25,9 @@ float llm_armv7em_rmsnorm_quantize(void *codes, float *y, const float *x, const 
 void llm_armv7em_attention_int8(const llm_attention_t *a);
 float llm_armv7em_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 
-// acc[4] = the rows of one tile times one vector of codes. `w`, `scales`: the tile's, 64 and 4 bytes a group.
-void llm_armv7em_tile_int4(int32_t acc[4], const void *w, const int8_t *scales, const int16_t *codes, uint32_t n_groups);
-// The same of int8 weights, 128 bytes a group.
-void llm_armv7em_tile_int8(int32_t acc[4], const void *w, const int8_t *scales, const int16_t *codes, uint32_t n_groups);
+// y[4 * n_tiles] = whole tiles of weights times one vector. `w`, `scales`, `row_scales`: of the first tile; `codes`: n_groups
+// groups; `x_scale`: theirs. n_groups and n_tiles are at least 1.
+void llm_armv7em_gemv_int4(float *y, const void *w, const int8_t *scales, const int16_t *codes, const float *row_scales, uint32_t n_groups, uint32_t n_tiles, float x_scale);
+void llm_armv7em_gemv_int8(float *y, const void *w, const int8_t *scales, const int16_t *codes, const float *row_scales, uint32_t n_groups, uint32_t n_tiles, float x_scale);
 
 #endif

@@ -1,0 +1,135 @@
+// int8 weights times one vector: see armv7em.h for the order of the codes. Its twin gemv_int4.S says what is where.
+#include "../sets.h"
+
+#if LLM_KERNELS_ARMV7EM
+
+    .syntax unified
+    .thumb
+    .text
+
+    w .req r0 // weights of the group
+    scales .req r1 // its four scales
+    codes .req r2 // its codes
+    // r4 to r7: four pairs of codes; r8 to r11: the sum of each row over the group
+    word .req r12 // four weights
+    part .req r3 // two of them
+    other .req lr // the four weights 16 further on
+
+    .equ CODES, 16
+    .equ CODES_END, 20
+    .equ ROW_SCALES, 24
+    .equ Y, 28
+    .equ TILES, 32
+    .equ FRAME, 44
+
+// Words \j and \j + 4 of row \r: the elements of four pairs.
+    .macro row_words r, sum, j
+    ldr word, [w, #32 * \r + 4 * \j]
+    ldr other, [w, #32 * \r + 4 * \j + 16]
+    sxtb16 part, word
+    sxtb16 word, word, ror #8
+    .if \j == 0
+    smuad \sum, part, r7
+    .else
+    smlad \sum, part, r7, \sum
+    .endif
+    sxtb16 part, other
+    smlad \sum, word, r5, \sum
+    sxtb16 other, other, ror #8
+    smlad \sum, part, r6, \sum
+    smlad \sum, other, r4, \sum
+    .endm
+
+    .macro group
+    .irp j, 0, 1, 2, 3
+    ldm codes!, {r4-r7}
+    row_words 0, r8, \j
+    row_words 1, r9, \j
+    row_words 2, r10, \j
+    row_words 3, r11, \j
+    .endr
+    ldr r3, [scales], #4
+    add w, w, #128
+    asr r8, r8, #4 // the codes are sixteenfold
+    asr r9, r9, #4
+    asr r10, r10, #4
+    asr r11, r11, #4
+    sxtb r4, r3
+    sxtb r5, r3, ror #8
+    .endm
+
+// void llm_armv7em_gemv_int8(float *y, const void *w, const int8_t *scales, const int16_t *codes, const float *row_scales,
+//     uint32_t n_groups, uint32_t n_tiles, float x_scale);
+    .global llm_armv7em_gemv_int8
+    .type llm_armv7em_gemv_int8, %function
+    .balign 8
+llm_armv7em_gemv_int8:
+    push {r4-r11, lr}
+    sub sp, sp, #FRAME
+    ldr r4, [sp, #FRAME + 36] // row_scales
+    ldr r5, [sp, #FRAME + 40] // n_groups
+    ldr r6, [sp, #FRAME + 44] // n_tiles
+    str r3, [sp, #CODES]
+    add r5, r3, r5, lsl #6
+    str r5, [sp, #CODES_END]
+    str r4, [sp, #ROW_SCALES]
+    str r0, [sp, #Y]
+    vmov s8, s0 // x_scale
+    mov w, r1
+    mov scales, r2
+
+.Ltile:
+    str r6, [sp, #TILES]
+    ldr codes, [sp, #CODES]
+    group
+    mul r6, r8, r4
+    sxtb r4, r3, ror #16
+    mul r7, r9, r5
+    asr r5, r3, #24
+    mul r12, r10, r4
+    mul lr, r11, r5
+    ldr r4, [sp, #CODES_END]
+    cmp codes, r4
+    beq .Lscale
+.Lnext_group:
+    stm sp, {r6, r7, r12, lr}
+    group
+    ldm sp, {r6, r7, r12, lr}
+    mla r6, r8, r4, r6
+    sxtb r4, r3, ror #16
+    mla r7, r9, r5, r7
+    asr r5, r3, #24
+    mla r12, r10, r4, r12
+    mla lr, r11, r5, lr
+    ldr r4, [sp, #CODES_END]
+    cmp codes, r4
+    bne .Lnext_group
+
+.Lscale:
+    vmov s0, s1, r6, r7
+    vmov s2, s3, r12, lr
+    ldrd r4, r5, [sp, #ROW_SCALES]
+    vldmia r4!, {s4-s7}
+    ldr r6, [sp, #TILES]
+    vcvt.f32.s32 s0, s0
+    vcvt.f32.s32 s1, s1
+    vcvt.f32.s32 s2, s2
+    vcvt.f32.s32 s3, s3
+    vmul.f32 s4, s4, s8
+    vmul.f32 s5, s5, s8
+    vmul.f32 s6, s6, s8
+    vmul.f32 s7, s7, s8
+    vmul.f32 s0, s0, s4
+    vmul.f32 s1, s1, s5
+    vmul.f32 s2, s2, s6
+    vmul.f32 s3, s3, s7
+    vstmia r5!, {s0-s3}
+    strd r4, r5, [sp, #ROW_SCALES]
+    subs r6, r6, #1
+    bne .Ltile
+
+    add sp, sp, #FRAME
+    pop {r4-r11, pc}
+    .size llm_armv7em_gemv_int8, . - llm_armv7em_gemv_int8
+
+#endif
