@@ -22,16 +22,10 @@ static inline int32_t odd_bytes(uint32_t word) {
     return result;
 }
 
-// The lower, and the upper, halves of two words as two int16.
-static inline int32_t lower_halves(int32_t a, int32_t b) {
+// Two int16 in a word.
+static inline int32_t pair(int32_t low, int32_t high) {
     int32_t result;
-    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(result) : "r"(a), "r"(b));
-    return result;
-}
-
-static inline int32_t upper_halves(int32_t a, int32_t b) {
-    int32_t result;
-    __asm__("pkhtb %0, %2, %1, asr #16" : "=r"(result) : "r"(a), "r"(b));
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(result) : "r"(low), "r"(high));
     return result;
 }
 
@@ -41,16 +35,7 @@ static inline uint32_t load_word(const int8_t *p) {
     return word;
 }
 
-// Two queries (or one twice) while they are worked on. Memory is the caller's scratch.
-typedef struct {
-    int32_t *codes[2]; // [head_dim / 2] pairs of int16: even, then odd elements of each four
-    float scale[2]; // of the codes, times log2(e) / sqrt(head_dim)
-    float *scores[2]; // [n_positions]
-    float max[2]; // of the scores
-    uint64_t total[2]; // of the probabilities
-    int32_t *weights; // [n_positions / 2 rounded up][2 queries] pairs of int16: positions 2i and 2i + 1
-} queries_t;
-
+// A query as int16 codes [head_dim]: even, then odd elements of each four. Returns their scale times log2(e) / sqrt(head_dim).
 static float quantize_query(int32_t *codes, const float *q, uint32_t head_dim) {
     float max = 0.0f;
     for (uint32_t i = 0; i < head_dim; i++) {
@@ -58,171 +43,218 @@ static float quantize_query(int32_t *codes, const float *q, uint32_t head_dim) {
     }
     float k = max < LLM_SMALLEST ? 0.0f : 127.0f / max;
     for (uint32_t i = 0; i < head_dim; i += 4, codes += 2) {
-        codes[0] = lower_halves(llm_armv7em_round(q[i] * k), llm_armv7em_round(q[i + 2] * k));
-        codes[1] = lower_halves(llm_armv7em_round(q[i + 1] * k), llm_armv7em_round(q[i + 3] * k));
+        codes[0] = pair(llm_armv7em_round(q[i] * k), llm_armv7em_round(q[i + 2] * k));
+        codes[1] = pair(llm_armv7em_round(q[i + 1] * k), llm_armv7em_round(q[i + 3] * k));
     }
-    return max < LLM_SMALLEST ? 0.0f : max / 127.0f;
+    float scale = max < LLM_SMALLEST ? 0.0f : max / 127.0f;
+    return scale * (llm_rsqrt((float)head_dim) * LLM_LOG2_E);
 }
 
-// Scores of both queries at all positions, in powers of two. `head_dim` may be a constant, which unrolls the inner loop.
-static inline __attribute__((always_inline)) void score(const llm_attention_t *a, queries_t *two, uint32_t head_dim) {
-    const int8_t *k = a->k;
-    const int32_t *codes0 = two->codes[0];
-    const int32_t *codes1 = two->codes[1];
-    float max0 = LLM_MINUS_INFINITY;
-    float max1 = LLM_MINUS_INFINITY;
-    for (uint32_t t = 0; t < a->n_positions; t++) {
+// ---------------------------------------------------------------------------- two queries
+
+// Widths of a head that attention_values.S has a loop for.
+typedef void (*values_t)(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_8(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_16(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_32(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_48(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_64(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_96(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_values_128(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+void llm_armv7em_score8(float *scores, float max[2], const int32_t codes[8], const int8_t *k, const uint16_t *k_scale, uint32_t n_pairs, float scale0, float scale1);
+void llm_armv7em_softmax(float *scores, uint64_t totals[2], const float *ratio, uint32_t n_pairs, const float max[2]);
+
+static values_t find_values(uint32_t head_dim) {
+    switch (head_dim) {
+        case 8:
+            return llm_armv7em_values_8;
+        case 16:
+            return llm_armv7em_values_16;
+        case 32:
+            return llm_armv7em_values_32;
+        case 48:
+            return llm_armv7em_values_48;
+        case 64:
+            return llm_armv7em_values_64;
+        case 96:
+            return llm_armv7em_values_96;
+        case 128:
+            return llm_armv7em_values_128;
+        default:
+            return NULL;
+    }
+}
+
+// scores [n_positions][2] from position `t` on; max[2] takes them in.
+static void score_two(const llm_attention_t *a, float *scores, float max[2], const int32_t *codes, const float scale[2], uint32_t t) {
+    uint32_t n_words = a->head_dim / 4;
+    const int8_t *k = (const int8_t *)a->k + (size_t)t * a->head_dim;
+    for (; t < a->n_positions; t++) {
         int32_t sum0 = 0;
         int32_t sum1 = 0;
-        for (uint32_t i = 0; i < head_dim / 4; i++, k += 4) {
+        for (uint32_t i = 0; i < n_words; i++, k += 4) {
+            const int32_t *code = codes + 2 * i;
             uint32_t word = load_word(k);
             int32_t even = even_bytes(word);
             int32_t odd = odd_bytes(word);
-            sum0 = __smlad(even, codes0[2 * i], sum0);
-            sum1 = __smlad(even, codes1[2 * i], sum1);
-            sum0 = __smlad(odd, codes0[2 * i + 1], sum0);
-            sum1 = __smlad(odd, codes1[2 * i + 1], sum1);
+            sum0 = __smlad(even, code[0], sum0);
+            sum1 = __smlad(even, code[2 * n_words], sum1);
+            sum0 = __smlad(odd, code[1], sum0);
+            sum1 = __smlad(odd, code[2 * n_words + 1], sum1);
         }
         float k_scale = llm_bf16_float(a->k_scale[t]);
-        float score0 = (float)sum0 * (k_scale * two->scale[0]);
-        float score1 = (float)sum1 * (k_scale * two->scale[1]);
-        two->scores[0][t] = score0;
-        two->scores[1][t] = score1;
-        max0 = llm_armv7em_max(max0, score0);
-        max1 = llm_armv7em_max(max1, score1);
-    }
-    two->max[0] = max0;
-    two->max[1] = max1;
-}
-
-// The share of position t in both queries, as int16.
-static inline void weigh(const llm_attention_t *a, queries_t *two, uint32_t t, float per_weight, int32_t weight[2]) {
-    float v_scale = llm_bf16_float(a->v_scale[t]) * per_weight;
-    for (uint32_t i = 0; i < 2; i++) {
-        int32_t p = llm_armv7em_exp2q(two->scores[i][t] - two->max[i]);
-        two->total[i] += (uint32_t)p;
-        weight[i] = llm_armv7em_round((float)p * v_scale);
+        scores[2 * t] = (float)sum0 * (k_scale * scale[0]);
+        scores[2 * t + 1] = (float)sum1 * (k_scale * scale[1]);
+        max[0] = llm_armv7em_max(max[0], scores[2 * t]);
+        max[1] = llm_armv7em_max(max[1], scores[2 * t + 1]);
     }
 }
 
-static void softmax(const llm_attention_t *a, queries_t *two, float v_bound) {
-    float per_weight = v_bound > 0.0f ? 1.0f / v_bound : 0.0f;
-    two->total[0] = 0;
-    two->total[1] = 0;
-    int32_t *weights = two->weights;
-    uint32_t t = 0;
-    for (; t + 2 <= a->n_positions; t += 2, weights += 2) {
-        int32_t first[2];
-        int32_t second[2];
-        weigh(a, two, t, per_weight, first);
-        weigh(a, two, t + 1, per_weight, second);
-        weights[0] = lower_halves(first[0], second[0]);
-        weights[1] = lower_halves(first[1], second[1]);
+// sums = four elements of the values at positions `from` to `to` (even, or the last) weighted for two queries, in the order of
+// attention_values.S.
+static void sum_values(const llm_attention_t *a, values_t values, uint32_t element, const int32_t *weights, uint32_t from, uint32_t to, int32_t sums[8]) {
+    memset(sums, 0, 8 * sizeof(*sums));
+    const int8_t *v = (const int8_t *)a->v + element;
+    uint32_t even_to = to & ~1u;
+    if (from < even_to) {
+        values(v + (size_t)from * a->head_dim, weights + 2 * from, weights + 2 * even_to, sums);
     }
-    if (t < a->n_positions) {
-        int32_t last[2];
-        weigh(a, two, t, per_weight, last);
-        weights[0] = last[0] & 0xFFFF;
-        weights[1] = last[1] & 0xFFFF;
-    }
-}
-
-// out0, out1 [4] = the weighted sum of four elements of the values, v [n_positions][head_dim].
-static void add_values(const int8_t *v, uint32_t head_dim, const int32_t *weights, uint32_t n_positions, float *out0, float *out1) {
-    for (uint32_t i = 0; i < 4; i++) {
-        out0[i] = 0.0f;
-        out1[i] = 0.0f;
-    }
-    while (n_positions > 0) {
-        uint32_t n = n_positions < BLOCK ? n_positions : BLOCK;
-        n_positions -= n;
-        int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0;
-        int32_t b0 = 0, b1 = 0, b2 = 0, b3 = 0;
-        for (; n > 0; n -= 2) {
-            uint32_t first = load_word(v);
-            v += head_dim;
-            uint32_t second = 0;
-            if (n > 1) {
-                second = load_word(v);
-                v += head_dim;
-            } else {
-                n = 2;
-            }
-            int32_t w0 = *weights++;
-            int32_t w1 = *weights++;
-            int32_t even0 = even_bytes(first);
-            int32_t even1 = even_bytes(second);
-            int32_t pair = lower_halves(even0, even1);
-            a0 = __smlad(pair, w0, a0);
-            b0 = __smlad(pair, w1, b0);
-            pair = upper_halves(even0, even1);
-            a2 = __smlad(pair, w0, a2);
-            b2 = __smlad(pair, w1, b2);
-            int32_t odd0 = odd_bytes(first);
-            int32_t odd1 = odd_bytes(second);
-            pair = lower_halves(odd0, odd1);
-            a1 = __smlad(pair, w0, a1);
-            b1 = __smlad(pair, w1, b1);
-            pair = upper_halves(odd0, odd1);
-            a3 = __smlad(pair, w0, a3);
-            b3 = __smlad(pair, w1, b3);
+    if (even_to < to) {
+        const int8_t *last = v + (size_t)even_to * a->head_dim;
+        for (uint32_t i = 0; i < 2; i++) {
+            int32_t weight = weights[2 * even_to + i] & 0xFFFF;
+            sums[4 * i] += weight * last[0];
+            sums[4 * i + 1] += weight * last[2];
+            sums[4 * i + 2] += weight * last[1];
+            sums[4 * i + 3] += weight * last[3];
         }
-        out0[0] += (float)a0;
-        out0[1] += (float)a1;
-        out0[2] += (float)a2;
-        out0[3] += (float)a3;
-        out1[0] += (float)b0;
-        out1[1] += (float)b1;
-        out1[2] += (float)b2;
-        out1[3] += (float)b3;
     }
 }
 
-// Queries q0 and q1, which may be the same.
-static void attend(const llm_attention_t *a, uint32_t q0, uint32_t q1, float v_bound) {
+static void attend_two(const llm_attention_t *a, uint32_t first, float v_bound, values_t values) {
     uint32_t head_dim = a->head_dim;
-    uint32_t padded_positions = (a->n_positions + 7) & ~7u;
-    queries_t two;
-    two.scores[0] = a->scratch;
-    two.scores[1] = q0 == q1 ? two.scores[0] : two.scores[0] + padded_positions;
-    two.codes[0] = (int32_t *)(two.scores[1] + padded_positions);
-    // The codes are used up before the weights are written. A query that is paired with itself has half the scratch: two weights
-    // of a position take the place of its score, once it has been read.
-    two.weights = q0 == q1 ? (int32_t *)two.scores[0] : two.codes[0];
-    two.codes[1] = q0 == q1 ? two.codes[0] : two.codes[0] + head_dim / 2;
+    uint32_t n = a->n_positions;
+    uint32_t padded = (n + 7) & ~7u;
+    float *scores = a->scratch; // [padded][2], then weights
+    float *ratio = scores + 2 * padded; // [padded]
+    int32_t *codes = (int32_t *)(ratio + padded); // [2][head_dim / 2]
+    const float *q = a->q + first * head_dim;
+    float *out = a->out + first * head_dim;
 
-    float factor = llm_rsqrt((float)head_dim) * LLM_LOG2_E;
-    two.scale[0] = quantize_query(two.codes[0], a->q + q0 * head_dim, head_dim) * factor;
-    two.scale[1] = quantize_query(two.codes[1], a->q + q1 * head_dim, head_dim) * factor;
-    switch (head_dim) {
-        case 8:
-            score(a, &two, 8);
-            break;
-        case 32:
-            score(a, &two, 32);
-            break;
-        case 64:
-            score(a, &two, 64);
-            break;
-        default:
-            score(a, &two, head_dim);
-            break;
+    float max[2] = {LLM_MINUS_INFINITY, LLM_MINUS_INFINITY};
+    float scale[2];
+    scale[0] = quantize_query(codes, q, head_dim);
+    scale[1] = quantize_query(codes + head_dim / 2, q + head_dim, head_dim);
+    uint32_t done = 0;
+    if (head_dim == 8 && n >= 2) {
+        done = n & ~1u;
+        llm_armv7em_score8(scores, max, codes, a->k, a->k_scale, n / 2, scale[0], scale[1]);
     }
-    softmax(a, &two, v_bound);
-    float scale0 = v_bound / llm_sum_float(two.total[0]);
-    float scale1 = v_bound / llm_sum_float(two.total[1]);
+    score_two(a, scores, max, codes, scale, done);
+
+    float per_weight = v_bound > 0.0f ? 1.0f / v_bound : 0.0f;
+    for (uint32_t t = 0; t < n; t++) {
+        ratio[t] = llm_bf16_float(a->v_scale[t]) * per_weight;
+    }
+    if (n % 2 != 0) { // a position that counts nothing
+        scores[2 * n] = LLM_MINUS_INFINITY;
+        scores[2 * n + 1] = LLM_MINUS_INFINITY;
+        ratio[n] = 0.0f;
+    }
+    uint64_t totals[2];
+    llm_armv7em_softmax(scores, totals, ratio, (n + 1) / 2, max);
+
+    scale[0] = v_bound / llm_sum_float(totals[0]);
+    scale[1] = v_bound / llm_sum_float(totals[1]);
     for (uint32_t i = 0; i < head_dim; i += 4) {
-        float *out0 = a->out + q0 * head_dim + i;
-        float *out1 = a->out + q1 * head_dim + i;
-        float spare[4];
-        add_values((const int8_t *)a->v + i, head_dim, two.weights, a->n_positions, out0, q0 == q1 ? spare : out1);
-        for (uint32_t j = 0; j < 4; j++) {
-            out0[j] *= scale0;
-            if (q0 != q1) {
-                out1[j] *= scale1;
+        float o[8] = {0.0f};
+        for (uint32_t from = 0; from < n; from += BLOCK) {
+            int32_t sums[8];
+            sum_values(a, values, i, (const int32_t *)a->scratch, from, n - from < BLOCK ? n : from + BLOCK, sums);
+            for (uint32_t j = 0; j < 8; j++) {
+                o[j] += (float)sums[j];
             }
         }
+        for (uint32_t j = 0; j < 2; j++) {
+            out[j * head_dim + i] = o[4 * j] * scale[j];
+            out[j * head_dim + i + 1] = o[4 * j + 2] * scale[j];
+            out[j * head_dim + i + 2] = o[4 * j + 1] * scale[j];
+            out[j * head_dim + i + 3] = o[4 * j + 3] * scale[j];
+        }
     }
+}
+
+// ---------------------------------------------------------------------------- one query
+
+static void attend_one(const llm_attention_t *a, uint32_t index, float v_bound) {
+    uint32_t head_dim = a->head_dim;
+    uint32_t n = a->n_positions;
+    uint32_t padded = (n + 7) & ~7u;
+    float *scores = a->scratch; // [padded]
+    int16_t *weights = (int16_t *)(scores + padded); // [padded]
+    int32_t *codes = (int32_t *)(weights + padded); // [head_dim / 2]
+    float *out = a->out + index * head_dim;
+
+    float scale = quantize_query(codes, a->q + index * head_dim, head_dim);
+    float max = LLM_MINUS_INFINITY;
+    const int8_t *k = a->k;
+    for (uint32_t t = 0; t < n; t++) {
+        int32_t sum = 0;
+        for (uint32_t i = 0; i < head_dim / 2; i += 2, k += 4) {
+            uint32_t word = load_word(k);
+            sum = __smlad(even_bytes(word), codes[i], sum);
+            sum = __smlad(odd_bytes(word), codes[i + 1], sum);
+        }
+        scores[t] = (float)sum * (llm_bf16_float(a->k_scale[t]) * scale);
+        max = llm_armv7em_max(max, scores[t]);
+    }
+
+    float per_weight = v_bound > 0.0f ? 1.0f / v_bound : 0.0f;
+    uint64_t total = 0;
+    for (uint32_t t = 0; t < n; t++) {
+        int32_t p = llm_armv7em_exp2q(scores[t] - max);
+        total += (uint32_t)p;
+        weights[t] = (int16_t)llm_armv7em_round((float)p * (llm_bf16_float(a->v_scale[t]) * per_weight));
+    }
+
+    scale = v_bound / llm_sum_float(total);
+    for (uint32_t i = 0; i < head_dim; i += 4) {
+        float o[4] = {0.0f};
+        const int8_t *v = (const int8_t *)a->v + i;
+        for (uint32_t from = 0; from < n; from += BLOCK) {
+            uint32_t to = n - from < BLOCK ? n : from + BLOCK;
+            int32_t sum0 = 0;
+            int32_t sum1 = 0;
+            int32_t sum2 = 0;
+            int32_t sum3 = 0;
+            for (uint32_t t = from; t < to; t++, v += head_dim) {
+                uint32_t word = load_word(v);
+                int32_t even = even_bytes(word);
+                int32_t odd = odd_bytes(word);
+                sum0 = __smlabb(even, weights[t], sum0);
+                sum1 = __smlabb(odd, weights[t], sum1);
+                sum2 = __smlatb(even, weights[t], sum2);
+                sum3 = __smlatb(odd, weights[t], sum3);
+            }
+            o[0] += (float)sum0;
+            o[1] += (float)sum1;
+            o[2] += (float)sum2;
+            o[3] += (float)sum3;
+        }
+        for (uint32_t j = 0; j < 4; j++) {
+            out[i + j] = o[j] * scale;
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------- all of them
+
+static uint16_t largest_of(const uint16_t *scales, uint32_t n) {
+    uint32_t largest = 0; // scales are not negative, so their bits compare as they do
+    for (uint32_t t = 0; t < n; t++) {
+        largest = scales[t] > largest ? scales[t] : largest;
+    }
+    return (uint16_t)largest;
 }
 
 void llm_armv7em_attention_int8(const llm_attention_t *a) {
@@ -230,17 +262,14 @@ void llm_armv7em_attention_int8(const llm_attention_t *a) {
         llm_ref_attention_int8(a);
         return;
     }
-    uint16_t largest = 0; // scales are not negative, so their bits compare as they do
-    for (uint32_t t = 0; t < a->n_positions; t++) {
-        largest = a->v_scale[t] > largest ? a->v_scale[t] : largest;
-    }
-    float v_bound = llm_bf16_float(largest) * 32769.0f;
+    float v_bound = llm_bf16_float(largest_of(a->v_scale, a->n_positions)) * 32769.0f;
+    values_t values = find_values(a->head_dim);
     uint32_t i = 0;
-    for (; i + 2 <= a->n_queries; i += 2) {
-        attend(a, i, i + 1, v_bound);
+    for (; values != NULL && i + 2 <= a->n_queries; i += 2) {
+        attend_two(a, i, v_bound, values);
     }
-    if (i < a->n_queries) {
-        attend(a, i, i, v_bound);
+    for (; i < a->n_queries; i++) {
+        attend_one(a, i, v_bound);
     }
 }
 
