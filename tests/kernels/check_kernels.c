@@ -589,7 +589,8 @@ static void check_attention_int8(uint32_t n_queries, uint32_t n_positions, uint3
         ((uint16_t *)k_scale.bytes)[t] = kind == CACHE_NO_KEYS ? 0 : bf16_of(k_value);
         ((uint16_t *)v_scale.bytes)[t] = kind == CACHE_NO_VALUES ? 0 : bf16_of(v_value);
     }
-    memory_t q = take_floats(n_queries * head_dim, kind == CACHE_NO_QUERY ? FLOAT_ZERO : kind == CACHE_LIMIT ? FLOAT_LIMIT : FLOAT_RANDOM);
+    memory_t q = take_floats(n_queries * head_dim, kind == CACHE_NO_QUERY ? FLOAT_ZERO : kind == CACHE_LIMIT ? FLOAT_LIMIT
+                                                                                                             : FLOAT_RANDOM);
     memory_t expected = take_output(q.size, 4);
     memory_t actual = take_output(q.size, 4);
     memory_t scratch = take(LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim), 0);
@@ -623,7 +624,8 @@ static void check_attention_int8(uint32_t n_queries, uint32_t n_positions, uint3
 
 static void check_attention_f32(uint32_t n_queries, uint32_t n_positions, uint32_t head_dim, int kind) {
     snprintf(shape, sizeof(shape), "n_queries %u n_positions %u head_dim %u cache %d", (unsigned)n_queries, (unsigned)n_positions, (unsigned)head_dim, kind);
-    memory_t k = take_floats(n_positions * head_dim, kind == CACHE_NO_KEYS ? FLOAT_ZERO : kind == CACHE_FLAT ? FLOAT_LIMIT : FLOAT_RANDOM);
+    memory_t k = take_floats(n_positions * head_dim, kind == CACHE_NO_KEYS ? FLOAT_ZERO : kind == CACHE_FLAT ? FLOAT_LIMIT
+                                                                                                             : FLOAT_RANDOM);
     memory_t v = take_floats(n_positions * head_dim, kind == CACHE_NO_VALUES ? FLOAT_ZERO : FLOAT_RANDOM);
     memory_t q = take_floats(n_queries * head_dim, kind == CACHE_NO_QUERY ? FLOAT_ZERO : FLOAT_RANDOM);
     if (kind == CACHE_STEEP) {

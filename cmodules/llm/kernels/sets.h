@@ -4,10 +4,33 @@
 #define LLM_SETS_H
 
 #ifndef LLM_KERNELS_ARMV7EM
-#if defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_SIMD32) && !defined(__aarch64__)
+#if defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_SIMD32) && defined(__VFP_FP__) && !defined(__SOFTFP__) && defined(__thumb2__)
 #define LLM_KERNELS_ARMV7EM 1
 #else
 #define LLM_KERNELS_ARMV7EM 0
+#endif
+#endif
+
+// Needs the vector extensions of gcc and clang. AVX2 is looked for at run time.
+#ifndef LLM_KERNELS_HOST
+#if defined(__GNUC__) && (defined(__x86_64__) || (defined(__aarch64__) && defined(__ARM_NEON)))
+#define LLM_KERNELS_HOST 1
+#else
+#define LLM_KERNELS_HOST 0
+#endif
+#endif
+
+// ESP-IDF names the chip in sdkconfig.h, which its builds have in the path of includes but do not include by themselves.
+#ifndef LLM_KERNELS_ESP32S3
+#if defined(__XTENSA__) && defined(__has_include)
+#if __has_include("sdkconfig.h")
+#include "sdkconfig.h"
+#endif
+#endif
+#if defined(__XTENSA__) && defined(CONFIG_IDF_TARGET_ESP32S3)
+#define LLM_KERNELS_ESP32S3 1
+#else
+#define LLM_KERNELS_ESP32S3 0
 #endif
 #endif
 

@@ -1,5 +1,6 @@
 // The kernel sets, best first. A new one is a folder of functions and a row here.
 #include "armv7em/armv7em.h"
+#include "host/host.h"
 #include "ref/ref.h"
 #include "sets.h"
 
@@ -20,7 +21,27 @@ static const llm_kernels_t table[] = {
         .attention_f32 = llm_ref_attention_f32,
         .silu_mul = llm_ref_silu_mul,
         .silu_mul_quantize = llm_armv7em_silu_mul_quantize,
-        .add = llm_ref_add,
+        .add = llm_armv7em_add,
+    },
+#endif
+#if LLM_KERNELS_HOST
+    {
+        .name = LLM_HOST_NAME,
+        .available = llm_host_available,
+        .code_size = LLM_HOST_CODE_SIZE,
+        .matmul_int4 = llm_host_matmul_int4,
+        .matmul_int8 = llm_host_matmul_int8,
+        .matmul_f32 = llm_host_matmul_f32,
+        .quantize = llm_host_quantize,
+        .quantize_kv = llm_host_quantize_kv,
+        .rmsnorm = llm_host_rmsnorm,
+        .rmsnorm_quantize = llm_host_rmsnorm_quantize,
+        .rope = llm_ref_rope,
+        .attention_int8 = llm_host_attention_int8,
+        .attention_f32 = llm_host_attention_f32,
+        .silu_mul = llm_host_silu_mul,
+        .silu_mul_quantize = llm_host_silu_mul_quantize,
+        .add = llm_host_add,
     },
 #endif
     {
