@@ -207,19 +207,24 @@ static void embed(float *x, const llm_tensor_t *w, uint32_t token) {
         memcpy(x, (const float *)w->data + (size_t)token * w->cols, w->cols * sizeof(*x));
         return;
     }
-    const uint8_t *data = w->data;
-    size_t first = (size_t)(token / LLM_TILE) * llm_n_groups(w->cols) * LLM_TILE + token % LLM_TILE;
-    for (uint32_t i = 0; i < w->cols; i++) {
-        size_t block = first + (size_t)(i / LLM_GROUP) * LLM_TILE;
-        uint32_t k = i % LLM_GROUP;
-        int32_t code;
+    float row_scale = w->row_scales[token];
+    size_t block = (size_t)(token / LLM_TILE) * llm_n_groups(w->cols) * LLM_TILE + token % LLM_TILE;
+    for (uint32_t i = 0; i < w->cols; i += LLM_GROUP, block += LLM_TILE) {
+        uint32_t n = w->cols - i < LLM_GROUP ? w->cols - i : LLM_GROUP;
+        int32_t scale = w->scales[block];
         if (w->dtype == LLM_INT8) {
-            code = (int8_t)data[block * 32 + k];
+            const int8_t *codes = (const int8_t *)w->data + block * 32;
+            for (uint32_t k = 0; k < n; k++) {
+                x[i + k] = (float)(codes[k] * scale) * row_scale;
+            }
         } else {
-            uint8_t pair = data[block * 16 + k % 16];
-            code = (int8_t)(uint8_t)(k < 16 ? pair << 4 : pair & 0xF0) >> 4;
+            const uint8_t *codes = (const uint8_t *)w->data + block * 16;
+            for (uint32_t k = 0; k < n; k++) {
+                uint32_t pair = codes[k % 16];
+                int32_t code = (int8_t)(uint8_t)(k < 16 ? pair << 4 : pair & 0xF0) >> 4;
+                x[i + k] = (float)(code * scale) * row_scale;
+            }
         }
-        x[i] = (float)(code * w->scales[block]) * w->row_scales[token];
     }
 }
 

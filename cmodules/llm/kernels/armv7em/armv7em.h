@@ -23,6 +23,7 @@ float llm_armv7em_quantize(void *codes, const float *x, uint32_t n);
 uint16_t llm_armv7em_quantize_kv(int8_t *codes, const float *x, uint32_t n);
 float llm_armv7em_rmsnorm_quantize(void *codes, float *y, const float *x, const float *w, uint32_t n, float eps);
 void llm_armv7em_attention_int8(const llm_attention_t *a);
+void llm_armv7em_add(float *x, const float *y, uint32_t n);
 float llm_armv7em_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 
 // y[4 * n_tiles] = whole tiles of weights times one vector. `w`, `scales`, `row_scales`: of the first tile; `codes`: n_groups

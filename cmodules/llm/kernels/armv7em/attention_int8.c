@@ -35,20 +35,31 @@ static inline uint32_t load_word(const int8_t *p) {
     return word;
 }
 
-// A query as int16 codes [head_dim]: even, then odd elements of each four. Returns their scale times log2(e) / sqrt(head_dim).
+// A query as int16 codes [head_dim]: even, then odd elements of each four. Returns their scale.
 static float quantize_query(int32_t *codes, const float *q, uint32_t head_dim) {
-    float max = 0.0f;
-    for (uint32_t i = 0; i < head_dim; i++) {
-        max = llm_armv7em_max(max, llm_armv7em_abs(q[i]));
+    float max0 = 0.0f;
+    float max1 = 0.0f;
+    for (uint32_t i = 0; i < head_dim; i += 4) {
+        max0 = llm_armv7em_max(max0, llm_armv7em_abs(q[i]));
+        max1 = llm_armv7em_max(max1, llm_armv7em_abs(q[i + 1]));
+        max0 = llm_armv7em_max(max0, llm_armv7em_abs(q[i + 2]));
+        max1 = llm_armv7em_max(max1, llm_armv7em_abs(q[i + 3]));
     }
+    float max = llm_armv7em_max(max0, max1);
     float k = max < LLM_SMALLEST ? 0.0f : 127.0f / max;
     for (uint32_t i = 0; i < head_dim; i += 4, codes += 2) {
         codes[0] = pair(llm_armv7em_round(q[i] * k), llm_armv7em_round(q[i + 2] * k));
         codes[1] = pair(llm_armv7em_round(q[i + 1] * k), llm_armv7em_round(q[i + 3] * k));
     }
-    float scale = max < LLM_SMALLEST ? 0.0f : max / 127.0f;
-    return scale * (llm_rsqrt((float)head_dim) * LLM_LOG2_E);
+    return max < LLM_SMALLEST ? 0.0f : max / 127.0f;
 }
+
+// What all queries of a KV head share.
+typedef struct {
+    float to_powers_of_two; // log2(e) / sqrt(head_dim)
+    float v_bound; // the largest scale of a value times 2^30 / 32767
+    float per_weight; // 1 / v_bound, 0 if there is nothing to weigh
+} shared_t;
 
 // ---------------------------------------------------------------------------- two queries
 
@@ -110,10 +121,9 @@ static void score_two(const llm_attention_t *a, float *scores, float max[2], con
     }
 }
 
-// sums = four elements of the values at positions `from` to `to` (even, or the last) weighted for two queries, in the order of
+// sums += four elements of the values at positions `from` to `to` (even, or the last) weighted for two queries, in the order of
 // attention_values.S.
 static void sum_values(const llm_attention_t *a, values_t values, uint32_t element, const int32_t *weights, uint32_t from, uint32_t to, int32_t sums[8]) {
-    memset(sums, 0, 8 * sizeof(*sums));
     const int8_t *v = (const int8_t *)a->v + element;
     uint32_t even_to = to & ~1u;
     if (from < even_to) {
@@ -131,7 +141,40 @@ static void sum_values(const llm_attention_t *a, values_t values, uint32_t eleme
     }
 }
 
-static void attend_two(const llm_attention_t *a, uint32_t first, float v_bound, values_t values) {
+// ratio [n]: the scales of the values as shares of a weight.
+static void weigh(float *restrict ratio, const uint16_t *restrict v_scale, uint32_t n, float per_weight) {
+    uint32_t t = 0;
+    for (; t + 4 <= n; t += 4) {
+        float a = llm_bf16_float(v_scale[t]) * per_weight;
+        float b = llm_bf16_float(v_scale[t + 1]) * per_weight;
+        float c = llm_bf16_float(v_scale[t + 2]) * per_weight;
+        float d = llm_bf16_float(v_scale[t + 3]) * per_weight;
+        ratio[t] = a;
+        ratio[t + 1] = b;
+        ratio[t + 2] = c;
+        ratio[t + 3] = d;
+    }
+    for (; t < n; t++) {
+        ratio[t] = llm_bf16_float(v_scale[t]) * per_weight;
+    }
+}
+
+// Four elements from their sums, the first block's and further ones'.
+static inline void put(float *out, const int32_t *sums) {
+    out[0] = (float)sums[0];
+    out[2] = (float)sums[1];
+    out[1] = (float)sums[2];
+    out[3] = (float)sums[3];
+}
+
+static inline void put_more(float *out, const int32_t *sums) {
+    out[0] += (float)sums[0];
+    out[2] += (float)sums[1];
+    out[1] += (float)sums[2];
+    out[3] += (float)sums[3];
+}
+
+static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t *shared, values_t values) {
     uint32_t head_dim = a->head_dim;
     uint32_t n = a->n_positions;
     uint32_t padded = (n + 7) & ~7u;
@@ -143,8 +186,8 @@ static void attend_two(const llm_attention_t *a, uint32_t first, float v_bound, 
 
     float max[2] = {LLM_MINUS_INFINITY, LLM_MINUS_INFINITY};
     float scale[2];
-    scale[0] = quantize_query(codes, q, head_dim);
-    scale[1] = quantize_query(codes + head_dim / 2, q + head_dim, head_dim);
+    scale[0] = quantize_query(codes, q, head_dim) * shared->to_powers_of_two;
+    scale[1] = quantize_query(codes + head_dim / 2, q + head_dim, head_dim) * shared->to_powers_of_two;
     uint32_t done = 0;
     if (head_dim == 8 && n >= 2) {
         done = n & ~1u;
@@ -152,10 +195,7 @@ static void attend_two(const llm_attention_t *a, uint32_t first, float v_bound, 
     }
     score_two(a, scores, max, codes, scale, done);
 
-    float per_weight = v_bound > 0.0f ? 1.0f / v_bound : 0.0f;
-    for (uint32_t t = 0; t < n; t++) {
-        ratio[t] = llm_bf16_float(a->v_scale[t]) * per_weight;
-    }
+    weigh(ratio, a->v_scale, n, shared->per_weight);
     if (n % 2 != 0) { // a position that counts nothing
         scores[2 * n] = LLM_MINUS_INFINITY;
         scores[2 * n + 1] = LLM_MINUS_INFINITY;
@@ -164,29 +204,32 @@ static void attend_two(const llm_attention_t *a, uint32_t first, float v_bound, 
     uint64_t totals[2];
     llm_armv7em_softmax(scores, totals, ratio, (n + 1) / 2, max);
 
-    scale[0] = v_bound / llm_sum_float(totals[0]);
-    scale[1] = v_bound / llm_sum_float(totals[1]);
+    scale[0] = shared->v_bound / llm_sum_float(totals[0]);
+    scale[1] = shared->v_bound / llm_sum_float(totals[1]);
     for (uint32_t i = 0; i < head_dim; i += 4) {
-        float o[8] = {0.0f};
+        float *out0 = out + i;
+        float *out1 = out0 + head_dim;
         for (uint32_t from = 0; from < n; from += BLOCK) {
-            int32_t sums[8];
+            int32_t sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
             sum_values(a, values, i, (const int32_t *)a->scratch, from, n - from < BLOCK ? n : from + BLOCK, sums);
-            for (uint32_t j = 0; j < 8; j++) {
-                o[j] += (float)sums[j];
+            if (from == 0) {
+                put(out0, sums);
+                put(out1, sums + 4);
+            } else {
+                put_more(out0, sums);
+                put_more(out1, sums + 4);
             }
         }
-        for (uint32_t j = 0; j < 2; j++) {
-            out[j * head_dim + i] = o[4 * j] * scale[j];
-            out[j * head_dim + i + 1] = o[4 * j + 2] * scale[j];
-            out[j * head_dim + i + 2] = o[4 * j + 1] * scale[j];
-            out[j * head_dim + i + 3] = o[4 * j + 3] * scale[j];
+        for (uint32_t j = 0; j < 4; j++) {
+            out0[j] *= scale[0];
+            out1[j] *= scale[1];
         }
     }
 }
 
 // ---------------------------------------------------------------------------- one query
 
-static void attend_one(const llm_attention_t *a, uint32_t index, float v_bound) {
+static void attend_one(const llm_attention_t *a, uint32_t index, const shared_t *shared) {
     uint32_t head_dim = a->head_dim;
     uint32_t n = a->n_positions;
     uint32_t padded = (n + 7) & ~7u;
@@ -195,7 +238,7 @@ static void attend_one(const llm_attention_t *a, uint32_t index, float v_bound) 
     int32_t *codes = (int32_t *)(weights + padded); // [head_dim / 2]
     float *out = a->out + index * head_dim;
 
-    float scale = quantize_query(codes, a->q + index * head_dim, head_dim);
+    float scale = quantize_query(codes, a->q + index * head_dim, head_dim) * shared->to_powers_of_two;
     float max = LLM_MINUS_INFINITY;
     const int8_t *k = a->k;
     for (uint32_t t = 0; t < n; t++) {
@@ -209,15 +252,14 @@ static void attend_one(const llm_attention_t *a, uint32_t index, float v_bound) 
         max = llm_armv7em_max(max, scores[t]);
     }
 
-    float per_weight = v_bound > 0.0f ? 1.0f / v_bound : 0.0f;
     uint64_t total = 0;
     for (uint32_t t = 0; t < n; t++) {
         int32_t p = llm_armv7em_exp2q(scores[t] - max);
         total += (uint32_t)p;
-        weights[t] = (int16_t)llm_armv7em_round((float)p * (llm_bf16_float(a->v_scale[t]) * per_weight));
+        weights[t] = (int16_t)llm_armv7em_round((float)p * (llm_bf16_float(a->v_scale[t]) * shared->per_weight));
     }
 
-    scale = v_bound / llm_sum_float(total);
+    scale = shared->v_bound / llm_sum_float(total);
     for (uint32_t i = 0; i < head_dim; i += 4) {
         float o[4] = {0.0f};
         const int8_t *v = (const int8_t *)a->v + i;
@@ -249,12 +291,20 @@ static void attend_one(const llm_attention_t *a, uint32_t index, float v_bound) 
 
 // ---------------------------------------------------------------------------- all of them
 
-static uint16_t largest_of(const uint16_t *scales, uint32_t n) {
-    uint32_t largest = 0; // scales are not negative, so their bits compare as they do
-    for (uint32_t t = 0; t < n; t++) {
-        largest = scales[t] > largest ? scales[t] : largest;
+static uint32_t largest_of(const uint16_t *scales, uint32_t n) {
+    uint32_t a = 0; // scales are not negative, so their bits compare as they do
+    uint32_t b = 0;
+    uint32_t t = 0;
+    for (; t + 4 <= n; t += 4) {
+        a = scales[t] > a ? scales[t] : a;
+        b = scales[t + 1] > b ? scales[t + 1] : b;
+        a = scales[t + 2] > a ? scales[t + 2] : a;
+        b = scales[t + 3] > b ? scales[t + 3] : b;
     }
-    return (uint16_t)largest;
+    for (; t < n; t++) {
+        a = scales[t] > a ? scales[t] : a;
+    }
+    return a > b ? a : b;
 }
 
 void llm_armv7em_attention_int8(const llm_attention_t *a) {
@@ -262,14 +312,17 @@ void llm_armv7em_attention_int8(const llm_attention_t *a) {
         llm_ref_attention_int8(a);
         return;
     }
-    float v_bound = llm_bf16_float(largest_of(a->v_scale, a->n_positions)) * 32769.0f;
+    shared_t shared;
+    shared.to_powers_of_two = llm_rsqrt((float)a->head_dim) * LLM_LOG2_E;
+    shared.v_bound = llm_bf16_float((uint16_t)largest_of(a->v_scale, a->n_positions)) * 32769.0f;
+    shared.per_weight = shared.v_bound > 0.0f ? 1.0f / shared.v_bound : 0.0f;
     values_t values = find_values(a->head_dim);
     uint32_t i = 0;
     for (; values != NULL && i + 2 <= a->n_queries; i += 2) {
-        attend_two(a, i, v_bound, values);
+        attend_two(a, i, &shared, values);
     }
     for (; i < a->n_queries; i++) {
-        attend_one(a, i, v_bound);
+        attend_one(a, i, &shared);
     }
 }
 

@@ -15,6 +15,8 @@
     low .req r12 // a key
     high .req lr
 
+#include "macros.inc"
+
     .equ K_SCALE, 0
     .equ SCORES, 4
     .equ SCORES_END, 8
@@ -81,10 +83,10 @@ llm_armv7em_score8:
     vstmia r2!, {s2-s5}
     strd r1, r2, [sp, #K_SCALE]
     ldr r12, [sp, #SCORES_END]
-    vmaxnm.f32 s8, s8, s2
-    vmaxnm.f32 s9, s9, s3
-    vmaxnm.f32 s8, s8, s4
-    vmaxnm.f32 s9, s9, s5
+    max s8, s2
+    max s9, s3
+    max s8, s4
+    max s9, s5
     cmp r2, r12
     bne 1b
 

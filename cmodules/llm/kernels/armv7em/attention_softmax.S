@@ -15,30 +15,7 @@
     .equ TOTALS, 4
     .equ FRAME, 12
 
-// \s0, \s1: two exponents in 8.24; out: 2^ of them in units of 2^-30, in \r0 and \r1 as well. \f and \n are overwritten.
-// An exponent of -31 and below gives 0: the conversion saturates, and a shift by 32 and more leaves nothing.
-    .macro exp2q s0, s1, r0, r1, f0, f1, n0, n1
-    vmov \n0, \n1, \s0, \s1
-    lsl \f0, \n0, #8
-    lsl \f1, \n1, #8
-    lsr \f0, \f0, #1
-    lsr \f1, \f1, #1
-    smmla \r0, \f0, r4, r5
-    smmla \r1, \f1, r4, r5
-    sub \n0, r9, \n0, asr #24 // only the lowest byte counts, and that of 2^30 is 0
-    smmla \r0, \f0, \r0, r6
-    smmla \r1, \f1, \r1, r6
-    sub \n1, r9, \n1, asr #24
-    smmla \r0, \f0, \r0, r7
-    smmla \r1, \f1, \r1, r7
-    smmla \r0, \f0, \r0, r8
-    smmla \r1, \f1, \r1, r8
-    smmla \r0, \f0, \r0, r9
-    smmla \r1, \f1, \r1, r9
-    lsr \r0, \r0, \n0
-    lsr \r1, \r1, \n1
-    vmov \s0, \s1, \r0, \r1
-    .endm
+#include "macros.inc"
 
 // void llm_armv7em_softmax(float *scores, uint64_t totals[2], const float *ratio, uint32_t n_pairs, const float max[2]);
 // scores [2 * n_pairs][2] in powers of two; in place of each four, of positions 2i and 2i + 1, come two words: a pair of int16
@@ -56,12 +33,7 @@ llm_armv7em_softmax:
     mov r3, #0
     vmov s10, s11, r3, r3 // total of the first query, low and high
     vmov s12, s13, r3, r3 // of the second
-    ldr r4, =64154101
-    ldr r5, =154911401
-    ldr r6, =479317604
-    ldr r7, =1031498459
-    ldr r8, =1488531108
-    mov r9, #0x40000000
+    exp2q_constants
 
 1:  vldm scores, {s0-s3}
     vldmia ratio!, {s4-s5}

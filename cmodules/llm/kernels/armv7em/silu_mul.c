@@ -1,18 +1,18 @@
 #include "armv7em.h"
 
 #if LLM_KERNELS_ARMV7EM
+#include "../ref/ref.h"
 #include "fpu.h"
 #include "quantize.h"
 
+float llm_armv7em_silu_mul_pairs(float *gate, const float *up, const float *gate_end);
+
 float llm_armv7em_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n) {
-    float max = 0.0f;
-    for (uint32_t i = 0; i < n; i++) {
-        float x = gate[i];
-        float e = (float)llm_armv7em_exp2q(-(llm_armv7em_abs(x) * LLM_LOG2_E)) * (1.0f / 1073741824.0f);
-        float r = 1.0f / (1.0f + e);
-        float value = (x * (x >= 0.0f ? r : e * r)) * up[i];
-        max = llm_armv7em_max(max, llm_armv7em_abs(value));
-        gate[i] = value;
+    uint32_t even = n & ~1u;
+    float max = even > 0 ? llm_armv7em_silu_mul_pairs(gate, up, gate + even) : 0.0f;
+    if (even < n) {
+        llm_ref_silu_mul(gate + even, up + even, 1);
+        max = llm_armv7em_max(max, llm_armv7em_abs(gate[even]));
     }
     return llm_armv7em_quantize_max(codes, gate, n, max);
 }
