@@ -6,6 +6,7 @@ file(GLOB LLM_ENGINE
     ${CMAKE_CURRENT_LIST_DIR}/kernels/*.c
     ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.c
 )
+file(GLOB LLM_ASSEMBLY ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.S)
 
 # For these files alone, after the port's own flags. Results are the same to the last bit on every target (docs/arithmetic.md):
 # no operation may be fused or reordered.
@@ -14,5 +15,5 @@ set_source_files_properties(${LLM_ENGINE} PROPERTIES
 )
 
 add_library(usermod_llm INTERFACE)
-target_sources(usermod_llm INTERFACE ${LLM_BINDINGS} ${LLM_ENGINE})
+target_sources(usermod_llm INTERFACE ${LLM_BINDINGS} ${LLM_ENGINE} ${LLM_ASSEMBLY})
 target_link_libraries(usermod INTERFACE usermod_llm)

@@ -1,5 +1,6 @@
 // The kernel sets, best first. A new one is a folder of functions and a row here.
 #include "armv7em/armv7em.h"
+#include "esp32s3/esp32s3.h"
 #include "host/host.h"
 #include "ref/ref.h"
 #include "sets.h"
@@ -22,6 +23,25 @@ static const llm_kernels_t table[] = {
         .silu_mul = llm_ref_silu_mul,
         .silu_mul_quantize = llm_armv7em_silu_mul_quantize,
         .add = llm_armv7em_add,
+    },
+#endif
+#if LLM_KERNELS_ESP32S3
+    {
+        .name = "esp32s3",
+        .code_size = sizeof(int8_t),
+        .matmul_int4 = llm_esp32s3_matmul_int4,
+        .matmul_int8 = llm_esp32s3_matmul_int8,
+        .matmul_f32 = llm_ref_matmul_f32,
+        .quantize = llm_ref_quantize,
+        .quantize_kv = llm_ref_quantize_kv,
+        .rmsnorm = llm_ref_rmsnorm,
+        .rmsnorm_quantize = llm_ref_rmsnorm_quantize,
+        .rope = llm_ref_rope,
+        .attention_int8 = llm_esp32s3_attention_int8,
+        .attention_f32 = llm_ref_attention_f32,
+        .silu_mul = llm_ref_silu_mul,
+        .silu_mul_quantize = llm_ref_silu_mul_quantize,
+        .add = llm_ref_add,
     },
 #endif
 #if LLM_KERNELS_HOST
