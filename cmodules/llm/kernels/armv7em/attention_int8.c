@@ -29,7 +29,7 @@ static inline int32_t pair(int32_t low, int32_t high) {
     return result;
 }
 
-static inline uint32_t load_word(const int8_t *p) {
+static inline uint32_t load_word(const void *p) {
     uint32_t word;
     memcpy(&word, p, sizeof(word));
     return word;
@@ -64,18 +64,18 @@ typedef struct {
 // ---------------------------------------------------------------------------- two queries
 
 // Widths of a head that attention_values.S has a loop for.
-typedef void (*values_t)(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_8(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_16(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_32(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_48(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_64(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_96(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-void llm_armv7em_values_128(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
+typedef void values_t(const int8_t *v, const int32_t *weights, uint32_t n_positions, int32_t sums[8]);
+values_t llm_armv7em_values_8;
+values_t llm_armv7em_values_16;
+values_t llm_armv7em_values_32;
+values_t llm_armv7em_values_48;
+values_t llm_armv7em_values_64;
+values_t llm_armv7em_values_96;
+values_t llm_armv7em_values_128;
 void llm_armv7em_score8(float *scores, float max[2], const int32_t codes[8], const int8_t *k, const uint16_t *k_scale, uint32_t n_pairs, float scale0, float scale1);
-void llm_armv7em_softmax(float *scores, uint64_t totals[2], const float *ratio, uint32_t n_pairs, const float max[2]);
+void llm_armv7em_softmax(float *scores, uint64_t totals[2], const uint16_t *v_scale, uint32_t n_positions, const float max[2], float per_weight);
 
-static values_t find_values(uint32_t head_dim) {
+static values_t *find_values(uint32_t head_dim) {
     switch (head_dim) {
         case 8:
             return llm_armv7em_values_8;
@@ -121,44 +121,6 @@ static void score_two(const llm_attention_t *a, float *scores, float max[2], con
     }
 }
 
-// sums += four elements of the values at positions `from` to `to` (even, or the last) weighted for two queries, in the order of
-// attention_values.S.
-static void sum_values(const llm_attention_t *a, values_t values, uint32_t element, const int32_t *weights, uint32_t from, uint32_t to, int32_t sums[8]) {
-    const int8_t *v = (const int8_t *)a->v + element;
-    uint32_t even_to = to & ~1u;
-    if (from < even_to) {
-        values(v + (size_t)from * a->head_dim, weights + 2 * from, weights + 2 * even_to, sums);
-    }
-    if (even_to < to) {
-        const int8_t *last = v + (size_t)even_to * a->head_dim;
-        for (uint32_t i = 0; i < 2; i++) {
-            int32_t weight = weights[2 * even_to + i] & 0xFFFF;
-            sums[4 * i] += weight * last[0];
-            sums[4 * i + 1] += weight * last[2];
-            sums[4 * i + 2] += weight * last[1];
-            sums[4 * i + 3] += weight * last[3];
-        }
-    }
-}
-
-// ratio [n]: the scales of the values as shares of a weight.
-static void weigh(float *restrict ratio, const uint16_t *restrict v_scale, uint32_t n, float per_weight) {
-    uint32_t t = 0;
-    for (; t + 4 <= n; t += 4) {
-        float a = llm_bf16_float(v_scale[t]) * per_weight;
-        float b = llm_bf16_float(v_scale[t + 1]) * per_weight;
-        float c = llm_bf16_float(v_scale[t + 2]) * per_weight;
-        float d = llm_bf16_float(v_scale[t + 3]) * per_weight;
-        ratio[t] = a;
-        ratio[t + 1] = b;
-        ratio[t + 2] = c;
-        ratio[t + 3] = d;
-    }
-    for (; t < n; t++) {
-        ratio[t] = llm_bf16_float(v_scale[t]) * per_weight;
-    }
-}
-
 // Four elements from their sums, the first block's and further ones'.
 static inline void put(float *out, const int32_t *sums) {
     out[0] = (float)sums[0];
@@ -174,13 +136,12 @@ static inline void put_more(float *out, const int32_t *sums) {
     out[3] += (float)sums[3];
 }
 
-static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t *shared, values_t values) {
+static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t *shared, values_t *values) {
     uint32_t head_dim = a->head_dim;
     uint32_t n = a->n_positions;
     uint32_t padded = (n + 7) & ~7u;
     float *scores = a->scratch; // [padded][2], then weights
-    float *ratio = scores + 2 * padded; // [padded]
-    int32_t *codes = (int32_t *)(ratio + padded); // [2][head_dim / 2]
+    int32_t *codes = (int32_t *)(scores + 2 * padded); // [2][head_dim / 2]
     const float *q = a->q + first * head_dim;
     float *out = a->out + first * head_dim;
 
@@ -195,14 +156,12 @@ static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t 
     }
     score_two(a, scores, max, codes, scale, done);
 
-    weigh(ratio, a->v_scale, n, shared->per_weight);
     if (n % 2 != 0) { // a position that counts nothing
         scores[2 * n] = LLM_MINUS_INFINITY;
         scores[2 * n + 1] = LLM_MINUS_INFINITY;
-        ratio[n] = 0.0f;
     }
     uint64_t totals[2];
-    llm_armv7em_softmax(scores, totals, ratio, (n + 1) / 2, max);
+    llm_armv7em_softmax(scores, totals, a->v_scale, n, max, shared->per_weight);
 
     scale[0] = shared->v_bound / llm_sum_float(totals[0]);
     scale[1] = shared->v_bound / llm_sum_float(totals[1]);
@@ -210,8 +169,8 @@ static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t 
         float *out0 = out + i;
         float *out1 = out0 + head_dim;
         for (uint32_t from = 0; from < n; from += BLOCK) {
-            int32_t sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-            sum_values(a, values, i, (const int32_t *)a->scratch, from, n - from < BLOCK ? n : from + BLOCK, sums);
+            int32_t sums[8];
+            values((const int8_t *)a->v + (size_t)from * head_dim + i, (const int32_t *)a->scratch + 2 * from, n - from < BLOCK ? n - from : BLOCK, sums);
             if (from == 0) {
                 put(out0, sums);
                 put(out1, sums + 4);
@@ -291,19 +250,23 @@ static void attend_one(const llm_attention_t *a, uint32_t index, const shared_t 
 
 // ---------------------------------------------------------------------------- all of them
 
+// Scales are not negative, so their bits compare as they do: two at a time.
 static uint32_t largest_of(const uint16_t *scales, uint32_t n) {
-    uint32_t a = 0; // scales are not negative, so their bits compare as they do
-    uint32_t b = 0;
+    uint32_t largest = 0;
     uint32_t t = 0;
-    for (; t + 4 <= n; t += 4) {
-        a = scales[t] > a ? scales[t] : a;
-        b = scales[t + 1] > b ? scales[t + 1] : b;
-        a = scales[t + 2] > a ? scales[t + 2] : a;
-        b = scales[t + 3] > b ? scales[t + 3] : b;
+    for (; t + 8 <= n; t += 8) {
+        for (uint32_t i = 0; i < 8; i += 2) {
+            uint32_t two = load_word(scales + t + i);
+            (void)__usub16(two, largest);
+            largest = __sel(two, largest);
+        }
     }
     for (; t < n; t++) {
-        a = scales[t] > a ? scales[t] : a;
+        (void)__usub16(scales[t], largest);
+        largest = __sel(scales[t], largest);
     }
+    uint32_t a = largest & 0xFFFF;
+    uint32_t b = largest >> 16;
     return a > b ? a : b;
 }
 
@@ -316,7 +279,7 @@ void llm_armv7em_attention_int8(const llm_attention_t *a) {
     shared.to_powers_of_two = llm_rsqrt((float)a->head_dim) * LLM_LOG2_E;
     shared.v_bound = llm_bf16_float((uint16_t)largest_of(a->v_scale, a->n_positions)) * 32769.0f;
     shared.per_weight = shared.v_bound > 0.0f ? 1.0f / shared.v_bound : 0.0f;
-    values_t values = find_values(a->head_dim);
+    values_t *values = find_values(a->head_dim);
     uint32_t i = 0;
     for (; values != NULL && i + 2 <= a->n_queries; i += 2) {
         attend_two(a, i, &shared, values);

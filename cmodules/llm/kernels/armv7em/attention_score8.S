@@ -43,7 +43,7 @@
 
 // void llm_armv7em_score8(float *scores, float max[2], const int32_t codes[8], const int8_t *k, const uint16_t *k_scale,
 //     uint32_t n_pairs, float scale0, float scale1);
-// scores [2 * n_pairs][2]: of two positions at a time. codes: of both queries, even elements of each four, then odd ones, as int16.
+// scores [2 * n_pairs][2], n_pairs at least 1. codes: of both queries, even elements of each four, then odd ones, as int16.
 // max: in, the largest scores so far; out, these included.
     .global llm_armv7em_score8
     .type llm_armv7em_score8, %function

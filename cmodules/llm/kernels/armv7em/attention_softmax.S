@@ -1,4 +1,4 @@
-// Softmax of two queries, as the 16-bit weights of the values: llm_exp2q in five multiplications, two at a time.
+// Softmax of two queries, as the 16-bit weights of the values: two exponentials at a time, five multiplications each.
 #include "../sets.h"
 
 #if LLM_KERNELS_ARMV7EM
@@ -7,19 +7,21 @@
     .thumb
     .text
 
-    scores .req r0
-    ratio .req r2
-    // r4 to r9: C5, C4, C3, C2, C1 and 2^30 of llm_exp2q
-
-    .equ RATIO_END, 0
-    .equ TOTALS, 4
-    .equ FRAME, 12
-
 #include "macros.inc"
 
-// void llm_armv7em_softmax(float *scores, uint64_t totals[2], const float *ratio, uint32_t n_pairs, const float max[2]);
-// scores [2 * n_pairs][2] in powers of two; in place of each four, of positions 2i and 2i + 1, come two words: a pair of int16
-// weights a query. ratio [2 * n_pairs]: what turns a probability into a weight. totals: sums of the probabilities.
+    scores .req r0
+    v_scale .req r2
+    // r4 to r9: constants of exp2q
+
+    .equ PAIRS_END, 0 // of v_scale
+    .equ ODD, 4 // a last position is still to come
+    .equ FRAME, 8
+
+// void llm_armv7em_softmax(float *scores, uint64_t totals[2], const uint16_t *v_scale, uint32_t n_positions, const float max[2],
+//     float per_weight);
+// scores [n_positions rounded up to 2][2] in powers of two, minus infinity past the end; in place of each four, of positions 2i and
+// 2i + 1, come two words: a pair of int16 weights a query. v_scale [n_positions]: bfloat16; times per_weight it turns a probability
+// into a weight. totals: sums of the probabilities. n_positions is at least 1.
     .global llm_armv7em_softmax
     .type llm_armv7em_softmax, %function
     .balign 8
@@ -28,15 +30,28 @@ llm_armv7em_softmax:
     sub sp, sp, #FRAME
     ldr r4, [sp, #FRAME + 40] // max
     vldm r4, {s14-s15}
-    add r3, ratio, r3, lsl #3
-    str r3, [sp, #RATIO_END]
-    mov r3, #0
-    vmov s10, s11, r3, r3 // total of the first query, low and high
-    vmov s12, s13, r3, r3 // of the second
+    vmov.f32 s6, s0 // per_weight
+    and r4, r3, #1
+    bic r3, r3, #1
+    add r3, v_scale, r3, lsl #1
+    strd r3, r4, [sp, #PAIRS_END]
+    mov r12, #0
+    vmov s10, s11, r12, r12 // total of the first query, low and high
+    vmov s12, s13, r12, r12 // of the second
     exp2q_constants
+    cmp v_scale, r3
+    beq .Lodd
 
-1:  vldm scores, {s0-s3}
-    vldmia ratio!, {s4-s5}
+.Lpair:
+    ldr r1, [v_scale], #4
+    lsl r3, r1, #16
+    lsr r1, r1, #16
+    lsl r1, r1, #16
+    vmov s4, s5, r3, r1
+.Lpositions:
+    vldm scores, {s0-s3}
+    vmul.f32 s4, s4, s6
+    vmul.f32 s5, s5, s6
     vsub.f32 s0, s0, s14
     vsub.f32 s1, s1, s15
     vsub.f32 s2, s2, s14
@@ -72,13 +87,24 @@ llm_armv7em_softmax:
     vcvtr.s32.f32 s3, s3
     vmov r1, r3, s0, s1
     vmov r10, r11, s2, s3
-    ldr r12, [sp, #RATIO_END]
+    ldr r12, [sp, #PAIRS_END]
     pkhbt r1, r1, r10, lsl #16
     pkhbt r3, r3, r11, lsl #16
     strd r1, r3, [scores], #16
-    cmp ratio, r12
-    bne 1b
+    cmp v_scale, r12
+    bne .Lpair
 
+.Lodd:
+    ldr r1, [sp, #ODD]
+    cbz r1, .Ldone
+    mov r1, #0
+    str r1, [sp, #ODD]
+    ldrh r3, [v_scale]
+    lsl r3, r3, #16
+    vmov s4, s5, r3, r1
+    b .Lpositions
+
+.Ldone:
     ldr r1, [sp, #FRAME]
     vstm r1, {s10-s13}
     add sp, sp, #FRAME + 4

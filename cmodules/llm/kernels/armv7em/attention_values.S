@@ -31,25 +31,37 @@
     smlat\half r11, word, weight1, r11
     .endm
 
-// void llm_armv7em_values_N(const int8_t *v, const int32_t *weights, const int32_t *weights_end, int32_t sums[8]);
-// v: four elements of a head of N at the first of an even number of positions; weights: two words, then two unused, for each two
-// positions. Adds to sums: elements 0, 2, 1, 3 of the first query, then of the second.
+// void llm_armv7em_values_N(const int8_t *v, const int32_t *weights, uint32_t n_positions, int32_t sums[8]);
+// v: four elements of a head of N at the first position; weights: two words, then two unused, for each two positions; n_positions
+// is at least 1. sums: elements 0, 2, 1, 3 of the first query, then of the second.
     .macro values head_dim
     .global llm_armv7em_values_\head_dim
     .type llm_armv7em_values_\head_dim, %function
     .balign 8
 llm_armv7em_values_\head_dim:
     push {r2, r3, r4-r11, lr}
-    ldm r3, {r4-r11}
+    bic r2, r2, #1
+    add r2, weights, r2, lsl #3
+    push {r2} // sp: end of the weights of whole pairs, 4: n_positions, 8: sums
+    .irp sum, r4, r5, r6, r7, r8, r9, r10, r11
+    mov \sum, #0
+    .endr
+    cmp weights, r2
+    beq 2f
 1:  ldrd weight0, weight1, [weights], #16
     position \head_dim, b
     position \head_dim, t
     ldr word, [sp]
     cmp weights, word
     bne 1b
-    ldr r3, [sp, #4]
+2:  ldr word, [sp, #4]
+    tst word, #1
+    beq 3f
+    ldrd weight0, weight1, [weights]
+    position \head_dim, b
+3:  ldr r3, [sp, #8]
     stm r3, {r4-r11}
-    pop {r2, r3, r4-r11, pc}
+    pop {r1-r3, r4-r11, pc}
     .size llm_armv7em_values_\head_dim, . - llm_armv7em_values_\head_dim
     .endm
 

@@ -24,8 +24,9 @@ static float max_magnitude(const float *x, uint32_t n) {
 // Two codes, sixteenfold.
 static uint32_t pair(float low, float high) {
     uint32_t a = (uint32_t)llm_armv7em_round(low) << 4;
-    uint32_t b = (uint32_t)llm_armv7em_round(high) << 20;
-    return (a & 0xFFFF) | b;
+    uint32_t b = (uint32_t)llm_armv7em_round(high);
+    __asm__("pkhbt %0, %0, %1, lsl #20" : "+r"(a) : "r"(b));
+    return a;
 }
 
 static void quantize_group(uint32_t *codes, const float *x, float k) {

@@ -66,10 +66,10 @@ llm_armv7em_silu_mul_pairs:
     vstmia gate!, {s0-s1}
     vabs.f32 s0, s0
     vabs.f32 s1, s1
-    vmov r2, s11
-    cmp gate, r2
     max s14, s0
     max s15, s1
+    vmov r2, s11
+    cmp gate, r2
     bne 1b
 
     max s14, s15
