@@ -56,13 +56,15 @@ static float max_logit(const float *logits, uint32_t n) {
 }
 
 static uint32_t argmax(const float *logits, uint32_t n) {
-    float max = max_logit(logits, n);
+    uint32_t best = 0; // stays if there is nothing but NaN
+    float max = LLM_MINUS_INFINITY;
     for (uint32_t i = 0; i < n; i++) {
-        if (logits[i] == max) {
-            return i;
+        if (logits[i] > max) {
+            max = logits[i];
+            best = i;
         }
     }
-    return 0; // nothing but NaN
+    return best;
 }
 
 // A probability relative to the likeliest token, in units of 2^-30, kept in the memory of its logit.

@@ -21,38 +21,23 @@ static float max_magnitude(const float *x, uint32_t n) {
     return llm_armv7em_max(a, b);
 }
 
-// Two codes, sixteenfold.
-static uint32_t pair(float low, float high) {
-    uint32_t a = (uint32_t)llm_armv7em_round(low) << 4;
-    uint32_t b = (uint32_t)llm_armv7em_round(high);
-    __asm__("pkhbt %0, %0, %1, lsl #20" : "+r"(a) : "r"(b));
-    return a;
-}
-
-static void quantize_group(uint32_t *codes, const float *x, float k) {
-    for (uint32_t j = 0; j < 4; j++, x += 4, codes += 4) {
-        codes[0] = pair(x[17] * k, x[19] * k);
-        codes[1] = pair(x[1] * k, x[3] * k);
-        codes[2] = pair(x[16] * k, x[18] * k);
-        codes[3] = pair(x[0] * k, x[2] * k);
-    }
-}
+void llm_armv7em_quantize_groups(int16_t *codes, const float *x, uint32_t n_groups, float k);
 
 float llm_armv7em_quantize_max(void *codes_out, const float *x, uint32_t n, float max) {
-    uint32_t *codes = codes_out;
+    int16_t *codes = codes_out;
     if (max < LLM_SMALLEST) {
-        memset(codes, 0, (size_t)llm_n_groups(n) * LLM_GROUP * sizeof(int16_t));
+        memset(codes, 0, (size_t)llm_n_groups(n) * LLM_GROUP * sizeof(*codes));
         return 0.0f;
     }
     float k = 127.0f / max;
-    uint32_t i = 0;
-    for (; i + LLM_GROUP <= n; i += LLM_GROUP, codes += LLM_GROUP / 2) {
-        quantize_group(codes, x + i, k);
+    uint32_t whole = n / LLM_GROUP * LLM_GROUP;
+    if (whole > 0) {
+        llm_armv7em_quantize_groups(codes, x, whole / LLM_GROUP, k);
     }
-    if (i < n) {
+    if (whole < n) {
         float last[LLM_GROUP] = {0.0f};
-        memcpy(last, x + i, (n - i) * sizeof(*x));
-        quantize_group(codes, last, k);
+        memcpy(last, x + whole, (n - whole) * sizeof(*x));
+        llm_armv7em_quantize_groups(codes + whole, last, 1, k);
     }
     return max / 127.0f;
 }

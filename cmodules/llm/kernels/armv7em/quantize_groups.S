@@ -1,0 +1,50 @@
+// Activations to codes: armv7em.h has their order.
+#include "../sets.h"
+
+#if LLM_KERNELS_ARMV7EM
+
+    .syntax unified
+    .thumb
+    .text
+
+// void llm_armv7em_quantize_groups(int16_t *codes, const float *x, uint32_t n_groups, float k);
+// codes = 16 * round(x * k), n_groups at least 1.
+    .global llm_armv7em_quantize_groups
+    .type llm_armv7em_quantize_groups, %function
+    .balign 8
+llm_armv7em_quantize_groups:
+    push {r4-r11, lr}
+    vmov s8, s0
+    add r12, r0, r2, lsl #6 // end of the codes
+1:  add r3, r1, #64 // elements 16 and up
+    mov r2, #4
+2:  vldmia r1!, {s0-s3}
+    vldmia r3!, {s4-s7}
+    .irp s, s0, s1, s2, s3, s4, s5, s6, s7
+    vmul.f32 \s, \s, s8
+    .endr
+    .irp s, s0, s1, s2, s3, s4, s5, s6, s7
+    vcvtr.s32.f32 \s, \s
+    .endr
+    vmov r7, r5, s0, s1
+    vmov r9, r10, s2, s3
+    vmov r6, r4, s4, s5
+    vmov r11, lr, s6, s7
+    lsl r7, r7, #4
+    lsl r5, r5, #4
+    lsl r6, r6, #4
+    lsl r4, r4, #4
+    pkhbt r7, r7, r9, lsl #20 // 4j and 4j + 2
+    pkhbt r5, r5, r10, lsl #20 // 4j + 1 and 4j + 3
+    pkhbt r6, r6, r11, lsl #20 // 4j + 16 and 4j + 18
+    pkhbt r4, r4, lr, lsl #20 // 4j + 17 and 4j + 19
+    subs r2, r2, #1
+    stm r0!, {r4-r7}
+    bne 2b
+    mov r1, r3
+    cmp r0, r12
+    bne 1b
+    pop {r4-r11, pc}
+    .size llm_armv7em_quantize_groups, . - llm_armv7em_quantize_groups
+
+#endif
