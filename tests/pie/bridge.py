@@ -1,8 +1,8 @@
 """Runs the C of the kernel set on a host, with its assembly simulated.
 
 The library is the engine built with ``LLM_KERNELS_ESP32S3=1`` and glue.c, which stands for the
-assembly. A call maps exactly the bytes that it may touch, at addresses as aligned as the host's, so
-that one byte read or written beyond is a fault.
+assembly. A call maps exactly the bytes that it may touch, at addresses as aligned as the host's,
+so that one byte read or written beyond is a fault.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Layout:
 class Bridge:
     """The assembly functions for a library built by `build`; remembers faults and costs.
 
-    ``faults`` are the messages of what went wrong, which the C caller cannot see; ``runs`` the name
-    and cost of each call.
+    ``faults`` are the messages of what went wrong, which the C caller cannot see; ``runs`` the
+    name and cost of each call.
     """
 
     def __init__(self, library: c.CDLL) -> None:

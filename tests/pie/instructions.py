@@ -299,7 +299,7 @@ def _store(names: str, last: int, size: int) -> None:
         value = m.r[a] & ((1 << 8 * size) - 1)
         m.store((m.r[base] + offset) & MASK, value.to_bytes(size, "little"))
 
-    op(names, f"a<2 a<1 i:0:{last}:{size}")(execute)
+    op(names, f"a<1 a<1 i:0:{last}:{size}")(execute)
 
 
 _load("l8ui", 255, 1, False)
@@ -320,7 +320,7 @@ def _lsi(m: Machine, f: int, base: int, offset: int) -> None:
     m.r[f] = None if value is None else value.view(np.float32)[0]
 
 
-@op("ssi", "f<2 a<1 i:0:1020:4")
+@op("ssi", "f<1 a<1 i:0:1020:4")
 def _ssi(m: Machine, f: int, base: int, offset: int) -> None:
     m.store((m.r[base] + offset) & MASK, m.r[f].tobytes())
 

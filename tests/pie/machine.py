@@ -40,8 +40,8 @@ class Region:
 
 @dataclass
 class Run:
-    """What one call cost: `instructions`, issue `cycles` (of which `stalls` and `taken` were lost to
-    interlocks and taken branches), how often each mnemonic was issued, and the `result` in a2."""
+    """What one call cost: `instructions`, issue `cycles` (of which `stalls` and `taken` were lost
+    to interlocks and taken branches), how often each mnemonic was issued, `result` in a2."""
 
     instructions: int = 0
     cycles: int = 0
