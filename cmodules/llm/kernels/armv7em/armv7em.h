@@ -32,7 +32,7 @@ float llm_armv7em_silu_mul_quantize(void *codes, float *gate, const float *up, u
 void llm_armv7em_gemv_int4(float *y, const void *w, const int8_t *scales, const int16_t *codes, const float *row_scales, uint32_t n_groups, uint32_t n_tiles, float x_scale);
 void llm_armv7em_gemv_int8(float *y, const void *w, const int8_t *scales, const int16_t *codes, const float *row_scales, uint32_t n_groups, uint32_t n_tiles, float x_scale);
 
-// acc [2 * n_pairs][4] += the four rows of a tile times an even number of vectors, `stride` bytes apart; n_groups and n_pairs are
+// acc [2 * n_pairs][4] = the four rows of a tile times an even number of vectors, `stride` bytes apart; n_groups and n_pairs are
 // at least 1.
 void llm_armv7em_gemm_int4(int32_t *acc, const void *w, const int8_t *scales, const int16_t *codes, uint32_t stride, uint32_t n_groups, uint32_t n_pairs);
 void llm_armv7em_gemm_int8(int32_t *acc, const void *w, const int8_t *scales, const int16_t *codes, uint32_t stride, uint32_t n_groups, uint32_t n_pairs);

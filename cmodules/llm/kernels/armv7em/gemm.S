@@ -26,9 +26,8 @@
     .equ CODES, 272 // of the next group, first vector
     .equ STRIDE, 276 // bytes from one vector to the next
     .equ GROUPS, 280 // still to do
-    .equ PAIRS, 284 // of vectors
+    .equ ACC_END, 284 // past the last vector
     .equ ACC, 288 // of the first vector
-    .equ LEFT, 292 // pairs still to do
     .equ FRAME, 300
 
 // Two words of each row and vector, eight products.
@@ -114,7 +113,7 @@
 
 // void llm_armv7em_gemm_intN(int32_t *acc, const void *w, const int8_t *scales, const int16_t *codes, uint32_t stride,
 //     uint32_t n_groups, uint32_t n_pairs);
-// Adds to acc [2 * n_pairs][4] the four rows of a tile times vectors of codes, `stride` bytes apart.
+// acc [2 * n_pairs][4]: the four rows of a tile times vectors of codes, `stride` bytes apart.
     .macro gemm bits
     .global llm_armv7em_gemm_int\bits
     .type llm_armv7em_gemm_int\bits, %function
@@ -128,7 +127,14 @@ llm_armv7em_gemm_int\bits:
     strd r3, r4, [sp, #CODES]
     ldr r5, [sp, #FRAME + 40] // n_groups
     ldr r6, [sp, #FRAME + 44] // n_pairs
+    add r6, r0, r6, lsl #5
     strd r5, r6, [sp, #GROUPS]
+    .irp zero, r7, r8, r9, r10
+    mov \zero, #0
+    .endr
+0:  stm r0!, {r7-r10}
+    cmp r0, r6
+    bne 0b
 
 1:  // Widen the group.
     ldr r0, [sp, #W]
@@ -164,17 +170,15 @@ llm_armv7em_gemm_int\bits:
     add r4, codes0, #64
     str r4, [sp, #CODES]
     ldr acc, [sp, #ACC]
-    ldr r3, [sp, #PAIRS]
     mov wide, sp
-2:  str r3, [sp, #LEFT]
-    two_rows \bits, 0, b
+2:  two_rows \bits, 0, b
     two_rows \bits, 2, t
     ldr r3, [sp, #STRIDE]
     add acc, acc, #32
     add codes0, codes0, r3, lsl #1
     add codes1, codes1, r3, lsl #1
-    ldr r3, [sp, #LEFT]
-    subs r3, r3, #1
+    ldr r3, [sp, #ACC_END]
+    cmp acc, r3
     bne 2b
 
     ldr r3, [sp, #GROUPS]

@@ -31,7 +31,6 @@ static void multiply_block(float *y, uint32_t y_stride, const llm_tensor_t *w, c
     for (uint32_t r = 0; r < w->rows; r += LLM_TILE) {
         int32_t acc[LLM_MAX_BLOCK][LLM_TILE];
         size_t block = (size_t)r * n_groups;
-        memset(acc, 0, n * sizeof(acc[0]));
         type->gemm(acc[0], (const uint8_t *)w->data + block * type->block_size, w->scales + block, x->codes, x->stride * sizeof(int16_t), n_groups, n / 2);
         if (w->rows - r >= LLM_TILE) {
             llm_armv7em_scale_tile(y + r, y_stride * sizeof(*y), acc[0], w->row_scales + r, x->scales, n);
