@@ -529,6 +529,7 @@ CASES = [
             ("top_p", (NAN, INF, 0.0, -0.1, 1.001)),
             ("min_p", (NAN, INF, -0.01, 1.001)),
             ("repetition_penalty", (NAN, INF, 0.0, -1.0, 100.1)),
+            ("repeat_last_n", (4097, ALL_ONES)),
         )
         for value in values
     ),
@@ -551,7 +552,7 @@ def test_edges_that_are_allowed(harness: Harness) -> None:
     harness.runs(ram_shift=16)
     for cache in (1, 2):
         harness.runs(prompt="a " * 31, cache=cache, block=16)
-    edges = ({"top_k": ALL_ONES}, {"top_p": 1e-38}, {"min_p": 1.0}, {"repeat_last_n": ALL_ONES})
+    edges = ({"top_k": ALL_ONES}, {"top_p": 1e-38}, {"min_p": 1.0}, {"repeat_last_n": 4096})
     for edge in ({}, *edges):
         for temperature in (0.0, 1e-45, 0.001, 100.0):
             for penalty in (1e-45, 1.0, 100.0):

@@ -1,4 +1,5 @@
 // Reads an image in place. docs/image-format.md is the definition; nothing is used before it is checked.
+#include <float.h>
 #include <string.h>
 
 #include "../kernels/kernels.h"
@@ -143,12 +144,15 @@ static llm_status_t check_header(const uint8_t *data, size_t size, llm_error_t *
     return LLM_OK;
 }
 
+static bool is_letter(uint8_t byte) {
+    return (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
+}
+
 // A message that names the section by its type, the first four bytes of `entry`.
 static llm_status_t bad_section(llm_error_t *error, const uint8_t *entry, const char *what, uint64_t a, uint64_t b) {
     char name[] = "section ????: ";
     for (size_t i = 0; i < 4; i++) {
-        bool letter = (entry[i] >= 'A' && entry[i] <= 'Z') || (entry[i] >= 'a' && entry[i] <= 'z');
-        name[8 + i] = letter ? (char)entry[i] : '?';
+        name[8 + i] = is_letter(entry[i]) ? (char)entry[i] : '?';
     }
     char text[LLM_MESSAGE_SIZE];
     join(text, name, what);
@@ -174,11 +178,19 @@ static llm_status_t find_sections(const uint8_t *data, section_t sections[N_REQU
         if (end > total_size) {
             return bad_section(error, entry, "size: it ends at {}, past total_size {}", end, total_size);
         }
-        if (entry[0] >= 'a' && entry[0] <= 'z') {
-            continue;
+        for (uint32_t k = 0; k < 4; k++) {
+            if (!is_letter(entry[k])) {
+                return bad_section(error, entry, "type: must be four letters", 0, 0);
+            }
+        }
+        if (entry[0] >= 'a') {
+            continue; // whoever knows it may use it
         }
         if (n_found == N_REQUIRED || memcmp(entry, required_types[n_found], 4) != 0) {
             return bad_section(error, entry, "type: unknown, repeated or out of order", 0, 0);
+        }
+        if (n_found == HASH && read_u32(entry + 12) != 0) {
+            return bad_section(error, entry, "crc: is {}, must be 0", read_u32(entry + 12), 0);
         }
         sections[n_found].data = data + offset;
         sections[n_found].size = size;
@@ -230,7 +242,7 @@ static llm_status_t read_config(llm_config_t *config, const section_t *section, 
         return bad(error, "norm_eps: must be above 0 and at most 1", 0, 0);
     }
     config->rope_theta = read_f32(p + 36);
-    if (!(config->rope_theta > 0.0f && config->rope_theta <= 3.0e38f)) {
+    if (!(config->rope_theta > 0.0f && config->rope_theta <= FLT_MAX)) {
         return bad(error, "rope_theta: must be above 0 and finite", 0, 0);
     }
     if (p[40] != 1) {

@@ -32,7 +32,7 @@ typedef enum {
 #define LLM_MESSAGE_SIZE 128
 
 typedef struct {
-    llm_status_t status; // LLM_OK if nothing went wrong
+    llm_status_t status; // what the function returned; not touched by success
     char message[LLM_MESSAGE_SIZE]; // one sentence that names the field or argument, NUL-terminated
 } llm_error_t;
 
@@ -247,7 +247,7 @@ typedef struct {
     float top_p; // keep the likeliest that sum to this share, above 0 to 1; 1: all
     float min_p; // keep those at least this share of the likeliest, 0 to 1; 0: all
     float repetition_penalty; // above 0, at most 100; 1: none (Keskar et al., 2019)
-    uint32_t repeat_last_n; // tokens it looks back on
+    uint32_t repeat_last_n; // tokens it looks back on, at most 4096
     uint64_t state; // of SplitMix64 (Steele et al., 2014): set it to the seed
 } llm_sampler_t;
 

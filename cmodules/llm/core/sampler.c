@@ -1,12 +1,13 @@
 // Chooses a token from logits. docs/arithmetic.md, "Sampling".
 //
-// top_k, top_p and min_p are each a threshold on the probabilities, found by bisection over their 31 bits: no sorting and
-// no memory beyond the logits themselves, which become the probabilities.
+// top_k, top_p and min_p are each a threshold on the probabilities, found digit by digit: no sorting and no memory beyond the logits
+// themselves, which become the probabilities.
 #include "../kernels/numeric.h"
 #include "llm.h"
 
 #define ONE 1073741824u // a probability of 1 relative to the likeliest token: 2^30
 #define GREEDY_BELOW 0.001f
+#define MAX_REPEAT_LAST_N 4096 // time goes with its square
 
 llm_status_t llm_sampler_check(const llm_sampler_t *s, llm_error_t *error) {
     // Each condition is written so that NaN fails.
@@ -21,6 +22,9 @@ llm_status_t llm_sampler_check(const llm_sampler_t *s, llm_error_t *error) {
     }
     if (!(s->repetition_penalty > 0.0f && s->repetition_penalty <= 100.0f)) {
         return llm_fail(error, LLM_ERROR_VALUE, "repetition_penalty: must be above 0 and at most 100", 0, 0);
+    }
+    if (s->repeat_last_n > MAX_REPEAT_LAST_N) {
+        return llm_fail(error, LLM_ERROR_VALUE, "repeat_last_n: must be 0 to {}", MAX_REPEAT_LAST_N, 0);
     }
     return LLM_OK;
 }
@@ -99,13 +103,33 @@ static share_t share_from(const float *logits, uint32_t n, uint32_t threshold) {
     return share;
 }
 
-// The largest threshold from which on there are at least `count` probabilities summing to at least `sum`.
+// The largest threshold from which on there are at least `count` probabilities summing to at least `sum`, 0 if there is none. It is
+// found four bits at a time, from the highest: each pass sorts the probabilities that begin with the bits found so far by the next.
 static uint32_t find_threshold(const float *logits, uint32_t n, uint32_t count, uint64_t sum) {
     uint32_t threshold = 0;
-    for (uint32_t bit = ONE; bit != 0; bit >>= 1) {
-        share_t share = share_from(logits, n, threshold | bit);
-        if (share.count >= count && share.sum >= sum) {
-            threshold |= bit;
+    share_t above = {0}; // of the probabilities that exceed all that begin so
+    for (int32_t shift = 28; shift >= 0; shift -= 4) {
+        share_t digits[16] = {{0}};
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t p = probability(logits, i);
+            if ((p ^ threshold) >> shift < 16) {
+                share_t *share = &digits[p >> shift & 15];
+                share->sum += p;
+                share->count++;
+            }
+        }
+        uint32_t digit = 15;
+        while (above.count + digits[digit].count < count || above.sum + digits[digit].sum < sum) {
+            above.count += digits[digit].count;
+            above.sum += digits[digit].sum;
+            if (digit == 0) {
+                return 0;
+            }
+            digit--;
+        }
+        threshold |= digit << shift;
+        if (digits[digit].count == 1) {
+            return (uint32_t)digits[digit].sum; // the only one there
         }
     }
     return threshold;

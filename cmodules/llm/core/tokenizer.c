@@ -72,7 +72,7 @@ static uint32_t find_piece(const llm_tokenizer_t *t, const uint8_t *bytes, uint3
         const uint8_t *piece = piece_bytes(t, id, &piece_size);
         int order = memcmp(bytes, piece, size < piece_size ? size : piece_size);
         if (order == 0 && size == piece_size) {
-            return id < t->n_tokens ? id : NONE;
+            return id;
         }
         if (order < 0 || (order == 0 && size < piece_size)) {
             high = middle;
@@ -194,19 +194,27 @@ static bool put(ids_t *ids, uint32_t id) {
     return true;
 }
 
+// Nothing, in a vocabulary without a token for the unknown.
+static bool put_unknown(const llm_tokenizer_t *t, ids_t *ids) {
+    return t->unk_id < 0 || put(ids, (uint32_t)t->unk_id);
+}
+
 // The ids of one symbol: its piece, else its bytes, else unknown. False if there is no room.
 static bool put_symbol(const llm_tokenizer_t *t, ids_t *ids, const uint8_t *bytes, uint32_t size) {
     uint32_t id = find_piece(t, bytes, size);
     if (id != NONE) {
         return put(ids, id);
     }
-    for (uint32_t i = 0; i < size && t->byte_fallback; i++) {
+    if (!t->byte_fallback) {
+        return put_unknown(t, ids);
+    }
+    for (uint32_t i = 0; i < size; i++) {
         id = t->byte_ids[bytes[i]];
-        if (!put(ids, id < t->n_tokens ? id : (uint32_t)(t->unk_id < 0 ? 0 : t->unk_id))) {
+        if (id < t->n_tokens ? !put(ids, id) : !put_unknown(t, ids)) {
             return false;
         }
     }
-    return t->byte_fallback || t->unk_id < 0 || put(ids, (uint32_t)t->unk_id);
+    return true;
 }
 
 // Where in the user's text an encoder stands.

@@ -5,6 +5,17 @@
 #include <stdint.h>
 #include <string.h>
 
+// What would change results silently.
+#if defined(__FAST_MATH__)
+#error "compile without -ffast-math: results must be the same on every target"
+#endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#error "float must be computed as float: on x86-32 compile with -msse2 -mfpmath=sse"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "images are little-endian and read in place"
+#endif
+
 #define LLM_LOG2_E 1.44269504f
 #define LLM_SMALLEST 1e-30f // a vector of nothing larger is quantized to zeros, so that 127 / max stays finite
 

@@ -4,7 +4,7 @@
 #define LLM_SETS_H
 
 #ifndef LLM_KERNELS_ARMV7EM
-#if defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_SIMD32) && defined(__VFP_FP__) && !defined(__SOFTFP__) && defined(__thumb2__)
+#if defined(__ARM_FEATURE_DSP) && __ARM_ARCH_PROFILE == 'M' && defined(__ARM_FP) && (__ARM_FP & 4)
 #define LLM_KERNELS_ARMV7EM 1
 #else
 #define LLM_KERNELS_ARMV7EM 0

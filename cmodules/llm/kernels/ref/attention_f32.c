@@ -8,10 +8,10 @@ static void attend(const llm_attention_t *a, const float *q, float *out) {
 
     // Scores in powers of two.
     float scale = llm_rsqrt((float)a->head_dim) * LLM_LOG2_E;
-    float max = 0.0f;
+    float max = LLM_MINUS_INFINITY;
     for (uint32_t t = 0; t < a->n_positions; t++) {
         scores[t] = llm_ref_dot(q, k + (size_t)t * a->head_dim, a->head_dim) * scale;
-        max = t == 0 || scores[t] > max ? scores[t] : max;
+        max = scores[t] > max ? scores[t] : max;
     }
 
     // Softmax and the weighted sum of the values.

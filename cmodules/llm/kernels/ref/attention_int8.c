@@ -24,11 +24,11 @@ static void attend(const llm_attention_t *a, const float *q, float *out, float v
 
     // Scores in powers of two.
     float q_scale = llm_ref_quantize(q_codes, q, a->head_dim) * (llm_rsqrt((float)a->head_dim) * LLM_LOG2_E);
-    float max = 0.0f;
+    float max = LLM_MINUS_INFINITY;
     for (uint32_t t = 0; t < a->n_positions; t++) {
         int32_t product = dot(q_codes, k + (size_t)t * a->head_dim, a->head_dim);
         scores[t] = (float)product * (llm_bf16_float(a->k_scale[t]) * q_scale);
-        max = t == 0 || scores[t] > max ? scores[t] : max;
+        max = scores[t] > max ? scores[t] : max;
     }
 
     // Softmax, and each position's share of the values in 15 bits.
