@@ -243,6 +243,13 @@ static MP_DEFINE_CONST_FUN_OBJ_1(model_tokens_obj, model_tokens);
 
 // ---------------------------------------------------------------------------- what it is
 
+// A dict that prints in the order in which it is filled.
+static mp_obj_t new_dict(size_t n) {
+    mp_obj_t dict = mp_obj_new_dict(n);
+    mp_obj_dict_get_map(dict)->is_ordered = 1;
+    return dict;
+}
+
 static void store(mp_obj_t dict, qstr key, mp_obj_t value) {
     mp_obj_dict_store(dict, MP_OBJ_NEW_QSTR(key), value);
 }
@@ -283,7 +290,7 @@ static mp_obj_t model_config(mp_obj_t self_in) {
         }
     }
 
-    mp_obj_t dict = mp_obj_new_dict(14);
+    mp_obj_t dict = new_dict(14);
     store_uint(dict, MP_QSTR_vocab_size, config->vocab_size);
     store_uint(dict, MP_QSTR_dim, config->dim);
     store_uint(dict, MP_QSTR_hidden_dim, config->hidden_dim);
@@ -308,7 +315,7 @@ static mp_obj_t model_memory(mp_obj_t self_in) {
     const llm_plan_t *plan = &model->plan;
     // Pieces and types are bytes; offsets, ranks, sorted and byte_ids are u32.
     size_t tokenizer = t->pieces_size + t->n_tokens + sizeof(uint32_t) * (2 * t->n_tokens + 1 + t->n_sorted + 256);
-    mp_obj_t dict = mp_obj_new_dict(10);
+    mp_obj_t dict = new_dict(10);
     store_uint(dict, MP_QSTR_image, model->image.size);
     store_uint(dict, MP_QSTR_weights, model->image.tensor_data_size);
     store_uint(dict, MP_QSTR_tokenizer, tokenizer);
