@@ -77,6 +77,9 @@ def test_convert_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert not out.exists()
     bad = ["--quantize", "int4", "-o", str(tmp_path / "no" / "m.llm")]
     assert "No such file or directory" in fails(capsys, "convert", str(model), *bad)
+    bad = ["--quantize", "int4", "-o", str(tmp_path)]
+    assert f"{tmp_path}: Is a directory" in fails(capsys, "convert", str(model), *bad)
+    assert not list(tmp_path.parent.glob("*.partial"))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,22 @@ def test_what_is_no_image(
     assert "m.llm: " in fails(capsys, *command, str(tmp_path / "m.llm"))
     missing = fails(capsys, *command, str(tmp_path / "none.llm"))
     assert "none.llm: No such file or directory" in missing
-    assert "Is a directory" in fails(capsys, *command, str(tmp_path))
+    assert f"{tmp_path}: Is a directory" in fails(capsys, *command, str(tmp_path))
+    within = fails(capsys, *command, str(tmp_path / "m.llm" / "m.llm"))
+    assert "m.llm/m.llm: Not a directory" in within
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize(
+    "command",
+    [["info"], ["verify"], ["run"], ["convert", "--quantize", "f32", "-o", "out.llm"]],
+)
+def test_what_may_not_be_read(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.llm"
+    path.touch(mode=0o000)
+    assert fails(capsys, *command, str(path)) == f"edge-llm: {path}: Permission denied\n"
 
 
 # ---------------------------------------------------------------------------------------- pack
@@ -240,12 +258,19 @@ def test_python_m() -> None:
     assert done.stderr.startswith(b"edge-llm: ") and done.stderr.count(b"\n") == 1
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["info", IMAGE, "--json"], ["verify", IMAGE]])
+def test_a_closed_pipe_is_no_traceback(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = program("info", IMAGE, "--json", stdout=writer, stderr=subprocess.PIPE)
+    done = program(*arguments, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
-    assert done.stderr == b""
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = program("info", IMAGE, "--json", stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, b"edge-llm: No space left on device\n")
 
 
 @pytest.mark.skipif(not STORIES.is_dir(), reason="needs ../shared/models/stories260K")

@@ -28,21 +28,34 @@ from .romfs import read_romfs, write_romfs
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    arguments = _parser().parse_args(argv)
     try:
-        return arguments.command(arguments)
+        try:
+            arguments = _parser().parse_args(argv)
+            return arguments.command(arguments)
+        finally:
+            _flush()
     except BrokenPipeError:
-        # Whoever read the output has gone (`| head`); nothing more can be written there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 1  # whoever read the output has gone (`| head`)
     except KeyboardInterrupt:
         print()
         return 130
     except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}")
+        path = error.filename2 or error.filename  # the second is where one was to be moved to
+        return _fail(f"{path}: {error.strerror}" if path else error.strerror or str(error))
     except (ValueError, MemoryError) as error:
         return _fail(str(error) or "out of memory")
+
+
+def _flush() -> None:
+    """Write out what stdout holds now, where a failure is caught, not when Python ends."""
+    if sys.stdout is None:  # closed by the caller
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What could not be written is kept and tried again at the end: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def _fail(message: str) -> int:
@@ -354,7 +367,7 @@ _SETTINGS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "se
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with _load(arguments.model, arguments.kernels) as model:
+    with llm.load(arguments.model, kernels=arguments.kernels) as model:
         given = {name: getattr(arguments, name) for name in _SETTINGS}
         generator = llm.Generator(
             model, **{name: value for name, value in given.items() if value is not None}
@@ -369,10 +382,3 @@ def _run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
-
-
-def _load(path: str, kernels: str | None) -> Any:
-    try:
-        return llm.load(path, kernels=kernels)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
