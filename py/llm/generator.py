@@ -71,7 +71,11 @@ class Generator:
         model = self.model
         model._n_runs += 1
         run = model._n_runs
-        self.ids = ids = []
+        room = model.context - len(prompt_ids) + 1
+        if max_tokens is not None:
+            room = min(room, max_tokens)
+        self.ids = ids = [0] * room
+        del ids[:]  # MicroPython keeps the room, so that the list does not grow between tokens
         self.stop_reason = None
         self._n_prompt = len(prompt_ids)
         self._times = times = [hal.ticks_ms()] * 3
@@ -105,11 +109,14 @@ class Generator:
                     reason = "context"
             if reason:
                 held += decoder.finish()
-            piece, held, stopped = _split(held, stops)
-            if stopped:
-                reason = "stop"
-            elif reason:
-                piece += held
+            if stops:
+                piece, held, stopped = _split(held, stops)
+                if stopped:
+                    reason = "stop"
+                elif reason:
+                    piece += held
+            else:
+                piece, held = held, ""
             self.stop_reason = reason
             if piece:
                 yield piece
