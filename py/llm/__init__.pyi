@@ -46,8 +46,9 @@ def load(
       does it later, and more.
 
     Raises ValueError: not an image, a damaged one, a misaligned one, an argument out of range;
-    MemoryError: with the bytes that are needed and free; OSError: no such file, or
-    "partition:NAME" on a port that cannot map flash partitions; TypeError.
+    MemoryError: with the bytes that are needed and free; OSError: no such file, one that cannot be
+    read, a directory, or "partition:NAME" on a port that cannot map flash partitions; TypeError.
+    The message names the path if `source` is one.
     """
 
 class Model(_llm.Model):
@@ -175,6 +176,10 @@ class Generator:
 
         The text ends at the model's end-of-text token, a stop string, `max_tokens`, or when the
         context is full. `stop_reason` then says which.
+
+        On a board nothing but the piece is allocated between two pieces, unless there are stop
+        strings: then also what is held back, and a few short-lived objects a token. `ids` has its
+        room, of 4 bytes a token, from the first piece on.
 
         Raises at once ValueError: the prompt is longer than the context (the message has both
         numbers), or empty without a begin-of-text token, `max_tokens` is negative, a stop string

@@ -99,25 +99,43 @@ def load(source, *, context=0, cache=None, kernels=None, block=0, verify=True):
     """Makes a model ready to run. See `__init__.pyi` for sources, arguments and exceptions."""
     if hasattr(source, "__fspath__"):
         source = source.__fspath__()
-    if isinstance(source, str):
-        data = _open(source)
-    elif isinstance(source, int):
-        data = _mapped(source)
-    elif isinstance(source, tuple):
-        data = _mapped(*source)
-    else:
-        data = source
-    return Model(data, context=context, cache=cache, kernels=kernels, block=block, verify=verify)
+    try:
+        if isinstance(source, str):
+            data = _open(source)
+        elif isinstance(source, int):
+            data = _mapped(source)
+        elif isinstance(source, tuple):
+            data = _mapped(*source)
+        else:
+            data = source
+        return Model(
+            data, context=context, cache=cache, kernels=kernels, block=block, verify=verify
+        )
+    except ValueError as error:
+        if isinstance(source, str):
+            raise ValueError(f"{source}: {error}") from None
+        raise
 
 
 def _open(path):
     """The bytes of a file: in place where that can be, else in RAM."""
     if path.startswith("partition:"):
         raise OSError("flash partitions cannot be mapped on this port: load a path or an address")
+    try:
+        data = _read(path)
+    except OSError as error:
+        raise hal.with_path(error, path) from None
+    if not len(data):
+        raise ValueError("the file is empty")
+    return data
+
+
+def _read(path):
     with open(path, "rb") as file:
         data = hal.view(file)
         if data is not None:
             return data
+        file.read(1)  # fails for a directory, which some systems open and give a size
         size = file.seek(0, 2)
         file.seek(0)
         try:
@@ -131,7 +149,7 @@ def _open(path):
         while rest:
             n = file.readinto(rest)
             if not n:
-                raise OSError(f"{path}: ends before its size")
+                raise OSError("ends before its size")
             rest = rest[n:]
         return data
 

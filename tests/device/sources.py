@@ -1,6 +1,7 @@
 # Everything that a model can be loaded from.
 # VECTORS: the folder of the images, with a slash at its end. SCRATCH: a folder to write to.
 # ruff: noqa: F821 (the runner defines the names in capitals)
+import os
 import sys
 
 import llm
@@ -49,17 +50,21 @@ copy = SCRATCH + "copy.llm"
 with open(copy, "wb") as file:
     file.write(image)
 assert story(copy) == ids
-with open(copy, "wb") as file:
-    file.write(image[:5000])
-try:
-    story(copy)
-except ValueError as error:
-    print(error)
-with open(copy, "wb") as file:
-    pass
-try:
-    story(copy)
-except ValueError:
-    print("ValueError")
+for data in (image[:5000], b""):
+    with open(copy, "wb") as file:
+        file.write(data)
+    try:
+        story(copy)
+    except ValueError as error:
+        print(str(error).replace(SCRATCH, ""))
+
+# What cannot be read: each error names it.
+os.mkdir(SCRATCH + "folder")
+for name in ("absent.llm", "folder", "absent/m.llm", "copy.llm/m.llm", "n" * 300):
+    try:
+        story(SCRATCH + name)
+    except OSError as error:
+        print(name[:20], SCRATCH + name in str(error), error.errno is not None)
+os.rmdir(SCRATCH + "folder")
 
 print("done")

@@ -16,6 +16,7 @@ if sys.implementation.name == "micropython":
         ticks_diff,
         ticks_ms,
         view,
+        with_path,
     )
 else:
     from .cpython import (
@@ -28,6 +29,7 @@ else:
         ticks_diff,
         ticks_ms,
         view,
+        with_path,
     )
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "ticks_diff",
     "ticks_ms",
     "view",
+    "with_path",
     "write",
 ]
 

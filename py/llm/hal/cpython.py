@@ -40,6 +40,13 @@ def view(file):
         return None
 
 
+def with_path(error, path):
+    """An OSError that names the file that `error` is about."""
+    if error.errno is None:
+        return OSError(f"{path}: {error}")
+    return OSError(error.errno, error.strerror, path)
+
+
 def mapped(address, size):
     """`size` bytes of this process's memory at `address`."""
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")

@@ -35,6 +35,13 @@ def view(file):
         return None
 
 
+def with_path(error, path):
+    """An OSError that names the file that `error` is about."""
+    if isinstance(error.errno, int):
+        return OSError(error.errno, path)
+    return OSError(f"{path}: {error}")
+
+
 def mapped(address, size):
     """`size` bytes of memory at `address`."""
     return uctypes.bytearray_at(address, size)
