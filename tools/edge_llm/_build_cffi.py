@@ -1,7 +1,7 @@
 """How the engine becomes the extension `edge_llm._engine`.
 
 setuptools runs this (see setup.py). The C sources are those of the boards, the interface is their
-`core/llm.h`, read here so that it is written once.
+`core/llm.h` and what it includes, read here so that it is written once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cffi import FFI
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ENGINE = _ROOT / "cmodules" / "llm"
-_HEADER = _ENGINE / "core" / "llm.h"
+_HEADERS = (_ENGINE / "kernels" / "types.h", _ENGINE / "core" / "llm.h")
 
 
 def _relative(pattern: str) -> list[str]:
@@ -32,7 +32,8 @@ def _declarations(header: str) -> str:
 
 
 ffi = FFI()
-ffi.cdef(_declarations(_HEADER.read_text()))
+for _header in _HEADERS:
+    ffi.cdef(_declarations(_header.read_text()))
 ffi.cdef("static const char *const LLM_VERSION;")
 ffi.set_source(
     "edge_llm._engine",

@@ -13,10 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LLM_VERSION "0.1.0"
+#include "../kernels/types.h"
 
-// The image, and the RAM given to a model, must begin at a multiple of this many bytes.
-#define LLM_ALIGNMENT 16
+#define LLM_VERSION "0.1.0"
 
 // ---------------------------------------------------------------------------- errors
 
@@ -42,18 +41,6 @@ llm_status_t llm_fail(llm_error_t *error, llm_status_t status, const char *what,
 
 // ---------------------------------------------------------------------------- image
 
-typedef enum {
-    LLM_F32 = 1,
-    LLM_INT8 = 2,
-    LLM_INT4 = 3,
-    LLM_U32 = 4,
-} llm_dtype_t;
-
-typedef enum {
-    LLM_ROPE_NEIGHBOURS = 1, // pairs (2i, 2i + 1)
-    LLM_ROPE_HALVES = 2, // pairs (i, i + head_dim / 2)
-} llm_rope_t;
-
 typedef struct {
     uint32_t vocab_size; // tokens
     uint32_t dim; // width of the residual stream
@@ -68,16 +55,6 @@ typedef struct {
     llm_rope_t rope; // which elements of a head turn together
     bool tied; // the head is the token embedding
 } llm_config_t;
-
-// One tensor of an image; pointers into the image.
-typedef struct {
-    const void *data; // codes or values, 64-byte aligned within the image, layout by dtype
-    const int8_t *scales; // [n_tiles][n_groups][4] group scales, NULL unless int8 or int4
-    const float *row_scales; // [n_tiles * 4], NULL unless int8 or int4
-    uint32_t rows; // outputs
-    uint32_t cols; // inputs, without padding
-    llm_dtype_t dtype; // of data
-} llm_tensor_t;
 
 // The tokenizer's tables; pointers into the image. Entries are bounded when they are used.
 typedef struct {
@@ -126,20 +103,6 @@ llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error);
 // CRC32C (RFC 3720, appendix B.4) of `size` bytes, continuing from `crc` (0 to start).
 uint32_t llm_crc32c(uint32_t crc, const void *data, size_t size);
 
-// ---------------------------------------------------------------------------- kernels
-
-typedef struct llm_kernels llm_kernels_t; // kernels/kernels.h
-
-// The kernel set called `name`, or the best one that this machine can run if `name` is NULL. NULL if
-// there is none of that name here.
-const llm_kernels_t *llm_kernels_find(const char *name);
-
-// The `i`-th kernel set that this machine can run, best first, NULL past the last.
-const llm_kernels_t *llm_kernels_at(size_t i);
-
-// The name of a kernel set, as `llm_kernels_find` takes it.
-const char *llm_kernels_name(const llm_kernels_t *kernels);
-
 // ---------------------------------------------------------------------------- model
 
 typedef enum {
@@ -147,8 +110,6 @@ typedef enum {
     LLM_CACHE_INT8 = 1, // a scale a token and head
     LLM_CACHE_F32 = 2, // exact, four times the size
 } llm_cache_t;
-
-#define LLM_MAX_BLOCK 16
 
 typedef struct {
     uint32_t context; // positions to make room for; 0: as many as the model was trained for

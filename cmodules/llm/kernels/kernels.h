@@ -8,7 +8,7 @@
 #ifndef LLM_KERNELS_H
 #define LLM_KERNELS_H
 
-#include "../core/llm.h"
+#include "types.h"
 
 #define LLM_GROUP 32 // columns that share a scale
 #define LLM_TILE 4 // rows that are stored together
