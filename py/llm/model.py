@@ -161,6 +161,8 @@ def _mapped(address, size=None):
             raise TypeError("address, size: must be ints")
         if value < 0:
             raise ValueError("address, size: must be 0 or more")
+    if address == 0 or address % 16 != 0:  # before anything is read there
+        raise ValueError(f"address {address:#x}: must be a multiple of 16 and not 0")
     if size is None:
         header = hal.mapped(address, 64)
         if header[:8] != MAGIC:

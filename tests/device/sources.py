@@ -38,7 +38,7 @@ else:
     address = ctypes.addressof(ctypes.c_char.from_buffer(data := bytearray(image)))
 assert story(address) == ids
 assert story((address, len(image))) == ids
-for source in ((address, 500), address + 64, (address, 1, 2), (address, "1"), ("1", 1)):
+for source in ((address, 500), address + 64, 12, 0, (address, 1, 2), (address, "1"), ("1", 1)):
     try:
         story(source)
     except (ValueError, TypeError) as error:
