@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes as c
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -81,37 +82,19 @@ class Layout:
             c.memmove(host, mapped.tobytes(), len(mapped))
 
 
-class Bridge:
-    """The assembly functions for a library built by `build`; remembers faults and costs.
+class Kernels:
+    """The assembly functions on the host's memory; ``runs`` are the name and cost of each call."""
 
-    ``faults`` are the messages of what went wrong, which the C caller cannot see; ``runs`` the
-    name and cost of each call.
-    """
-
-    def __init__(self, library: c.CDLL) -> None:
+    def __init__(self) -> None:
         self.programs = {name: Program.load(SET / f"{name}.S") for name in KERNELS}
-        self.faults: list[str] = []
         self.runs: list[tuple[str, Run]] = []
-        self._hooks = Hooks(
-            MatmulHook(lambda name, m: self._guard(self._matmul, name.decode(), m.contents)),
-            ScoresHook(lambda *arguments: self._guard(self._scores, *arguments)),
-            ValuesHook(lambda *arguments: self._guard(self._values, *arguments)),
-        )
-        c.memmove(
-            c.addressof(Hooks.in_dll(library, "pie_hooks")), c.byref(self._hooks), c.sizeof(Hooks)
-        )
-
-    def _guard(self, function, *arguments) -> None:
-        try:
-            function(*arguments)
-        except (Fault, ValueError) as fault:
-            self.faults.append(str(fault))
 
     def _call(self, name: str, layout: Layout, arguments: list[int]) -> None:
         self.runs.append((name, layout.machine.call(f"llm_esp32s3_{name}", arguments)))
         layout.finish()
 
-    def _matmul(self, name: str, m: Matmul) -> None:
+    def matmul(self, name: str, m: Matmul) -> None:
+        """tiles_int4, pairs_int4 or tiles_int8."""
         n = {"tiles_int4": 1, "pairs_int4": 2 * m.n, "tiles_int8": m.n}[name]
         layout = Layout(Machine(self.programs[name]))
         blocks = m.n_tiles * m.n_groups * 4
@@ -129,7 +112,8 @@ class Bridge:
         layout.machine.map(address, words.tobytes(), name="arguments")
         self._call(name, layout, [address])
 
-    def _scores(self, out: int, q: int, k: int, n: int, stride: int, n_blocks: int) -> None:
+    def scores(self, out: int, q: int, k: int, n: int, stride: int, n_blocks: int) -> None:
+        """llm_esp32s3_scores."""
         layout = Layout(Machine(self.programs["scores"]))
         arguments = [
             layout.put(out, n * 4, writable=True),
@@ -138,7 +122,8 @@ class Bridge:
         ]
         self._call("scores", layout, [*arguments, n, stride, n_blocks])
 
-    def _values(self, sums: int, weights: int, v: int, n: int, stride: int) -> None:
+    def values(self, sums: int, weights: int, v: int, n: int, stride: int) -> None:
+        """llm_esp32s3_values."""
         layout = Layout(Machine(self.programs["values"]))
         arguments = [
             layout.put(sums, 64, writable=True),
@@ -146,6 +131,28 @@ class Bridge:
             layout.put(v, (n - 1) * stride + 16),
         ]
         self._call("values", layout, [*arguments, n, stride])
+
+
+class Bridge(Kernels):
+    """The same for a library made by `build`; ``faults`` are the messages of what went wrong,
+    which the C caller cannot see."""
+
+    def __init__(self, library: c.CDLL) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self._hooks = Hooks(
+            MatmulHook(lambda name, m: self._guard(self.matmul, name.decode(), m.contents)),
+            ScoresHook(lambda *arguments: self._guard(self.scores, *arguments)),
+            ValuesHook(lambda *arguments: self._guard(self.values, *arguments)),
+        )
+        place = Hooks.in_dll(library, "pie_hooks")
+        c.memmove(c.addressof(place), c.byref(self._hooks), c.sizeof(Hooks))
+
+    def _guard(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            function(*arguments)
+        except (Fault, ValueError) as fault:
+            self.faults.append(str(fault))
 
 
 def build(output: Path, sources: list[Path], *defines: str) -> Path:

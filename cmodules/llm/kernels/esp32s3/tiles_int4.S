@@ -166,12 +166,12 @@ llm_esp32s3_tiles_int4:
     add a11, a11, a13
     float.s f4, a11, 0
     addi a5, a5, 16
-    addi a8, a8, -1
     mul.s f3, f3, f7
     ssi f1, a6, 0
     mul.s f4, f4, f8
     ssi f2, a6, 4
     ssi f3, a6, 8
+    addi a8, a8, -1
     ssi f4, a6, 12
     addi a6, a6, 16
     bnez a8, .Ltile
