@@ -215,7 +215,8 @@ def main(argv: list[str] | None = None) -> int:
                     raise BoardError(crash)
                 return status
             if args.command == "board":
-                print(f"mpremote connect {board.port}   (Ctrl-C ends the board)", flush=True)
+                mpremote = os.path.relpath(Path(sys.executable).with_name("mpremote"))
+                print(f"{mpremote} connect {board.port}   (Ctrl-C ends the board)", flush=True)
                 with contextlib.suppress(KeyboardInterrupt):
                     board.wait()
                     raise BoardError(board.crash() or "QEMU ended")

@@ -198,8 +198,9 @@ def test_qemu_ends_with_its_starter() -> None:
         [sys.executable, QEMU_PY, "board"], stdout=subprocess.PIPE, text=True
     )
     assert starter.stdout is not None
-    line = starter.stdout.readline()
-    assert line.startswith("mpremote connect /dev/pts/")
+    mpremote, *arguments = starter.stdout.readline().split()
+    assert os.access(mpremote, os.X_OK)
+    assert arguments[0] == "connect" and arguments[1].startswith("/dev/pts/")
     child = Path(f"/proc/{starter.pid}/task/{starter.pid}/children").read_text().split()[0]
     assert b"qemu-system-arm" in Path(f"/proc/{child}/cmdline").read_bytes()
     starter.send_signal(signal.SIGKILL)
