@@ -13,19 +13,21 @@ model = llm.load(image)
 generator = llm.Generator(model, temperature=0)
 gc.collect()
 heap = gc.mem_alloc()
-pieces = 0
-total = 0
+total = counted = before = 0
 start = ticks_cpu()
 for piece in generator.generate(prompt, max_tokens=int(tokens), echo=True):
-    if pieces > 1:  # the first two are the prompt and the token that waits for it
-        total += ticks_diff(ticks_cpu(), start)
-    pieces += 1
+    taken = ticks_diff(ticks_cpu(), start)
+    n_tokens = len(generator.ids)
+    if before:  # the first token is left out: the prompt is evaluated for it
+        total += taken
+        counted += n_tokens - before
+    before = n_tokens
     print(piece, end="")
     heap = max(heap, gc.mem_alloc())
     start = ticks_cpu()
 stats = generator.stats()
 print(
     "\n[{} tokens, {:,} instructions a token, {:,} bytes of heap at most, digest {}]".format(
-        stats["tokens"], total // max(1, pieces - 2), heap, stats["digest"]
+        stats["tokens"], total // max(1, counted), heap, stats["digest"]
     )
 )
