@@ -29,7 +29,7 @@ help:
 	@echo 'make setup      packages, Python environment, MicroPython source'
 	@echo 'make firmware   firmware of the emulated board (boards/QEMU_M7)'
 	@echo 'make unix       MicroPython for this machine; unix-asan: with sanitizers'
-	@echo 'make lint       check the style of Python and C'
+	@echo 'make lint       put the style of Python and C right, and fail if it was not'
 	@echo 'make clean      remove what was built; distclean: and what was set up'
 	@echo
 	@echo 'MPY_DIR=path    use this MicroPython source, not a copy under build/'
@@ -109,15 +109,29 @@ $(UNIX_ASAN): $(MODULE_FILES) $(call files,firmware/unix) build/.mpy_dir .venv/.
 # The emulated board -----------------------------------------------------------------------------
 
 .PHONY: run repl board
-run: $(FIRMWARE) build/$(NAME).romfs
+# Through the environment, where no character of a prompt means anything to make or the shell.
+run: export STORY_PROMPT = $(value PROMPT)
+run: run-settings $(MODEL) $(FIRMWARE) build/$(NAME).romfs
 	@$(PYTHON) firmware/qemu.py --icount --romfs build/$(NAME).romfs run firmware/story.py \
-	    image=/rom/$(NAME).llm prompt='$(subst ','\'',$(value PROMPT))' tokens=$(TOKENS)
+	    image=/rom/$(NAME).llm prompt="$$STORY_PROMPT" tokens=$(TOKENS)
+
+.PHONY: run-settings
+run-settings:
+	@case '$(TOKENS)' in '' | *[!0-9]*) \
+	    echo 'TOKENS is how many tokens to write, a number, not "$(TOKENS)".' >&2; exit 1;; \
+	esac
 
 $(MODEL):
-	@echo 'No $@: MODEL=path names a llama2.c checkpoint (stories260K is in karpathy/tinyllamas on Hugging Face)' >&2
+	@echo 'No $@. MODEL=path names a llama2.c checkpoint with its tok*.bin beside it, such as' \
+	    'stories260K.bin and tok512.bin from karpathy/tinyllamas on Hugging Face.' >&2
 	@exit 1
 
-build/$(NAME).romfs: $(MODEL) .venv/bin/edge-llm
+# Holds the path of the model, since another one may have the same name.
+build/$(NAME).model: FORCE
+	@mkdir -p build
+	@echo '$(abspath $(MODEL))' | cmp -s - $@ || echo '$(abspath $(MODEL))' >$@
+
+build/$(NAME).romfs: $(MODEL) build/$(NAME).model .venv/bin/edge-llm
 	@.venv/bin/edge-llm convert $(MODEL) --quantize int4 -o build/$(NAME).llm
 	@.venv/bin/edge-llm pack --romfs $@ build/$(NAME).llm
 
@@ -134,8 +148,7 @@ test: $(FIRMWARE) $(UNIX) $(UNIX_ASAN) $(if $(wildcard pyproject.toml),.venv/bin
 	@.venv/bin/pytest -q tests/host
 
 lint: .venv/.installed
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
-	@find cmodules boards -name '*.[ch]' | xargs -r .venv/bin/clang-format --dry-run -Werror
+	@.venv/bin/pre-commit run --all-files --show-diff-on-failure
 
 clean:
 	rm -rf $(filter-out build/micropython,$(wildcard build/*)) build/.mpy_dir
