@@ -1,11 +1,13 @@
 """The engine on CPython: the same interface as the boards' module `_llm`, over the same C code.
 
-The interface is documented in py/llm/_llm.pyi.
+The interface is documented in py/llm/_llm.pyi. Here, the environment variable LLM_KERNELS names the
+kernel set of models that are not told one.
 """
 
 from __future__ import annotations
 
 import operator
+import os
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -349,9 +351,13 @@ def _cache_kind(name: str | None) -> int:
 def _find_kernels(name: str | None) -> Any:
     if name is not None and not isinstance(name, str):
         raise TypeError("kernels: must be a str or None")
+    source = "kernels"
+    if name is None and os.environ.get("LLM_KERNELS"):
+        source = "environment variable LLM_KERNELS"
+        name = os.environ["LLM_KERNELS"]
     found = lib.llm_kernels_find(ffi.NULL if name is None else name.encode())
     if found == ffi.NULL:
-        raise ValueError(f"kernels: no '{name}' on this machine, kernels() lists what there is")
+        raise ValueError(f"{source}: no '{name}' on this machine, kernels() lists what there is")
     return found
 
 
