@@ -3,8 +3,9 @@
 #ifndef LLM_SETS_H
 #define LLM_SETS_H
 
+// The assembly takes floats in registers of the FPU: -mfloat-abi=hard.
 #ifndef LLM_KERNELS_ARMV7EM
-#if defined(__ARM_FEATURE_DSP) && __ARM_ARCH_PROFILE == 'M' && defined(__ARM_FP) && (__ARM_FP & 4)
+#if defined(__ARM_FEATURE_DSP) && __ARM_ARCH_PROFILE == 'M' && defined(__ARM_FP) && (__ARM_FP & 4) && defined(__ARM_PCS_VFP)
 #define LLM_KERNELS_ARMV7EM 1
 #else
 #define LLM_KERNELS_ARMV7EM 0

@@ -150,7 +150,7 @@ static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t 
     scale[0] = quantize_query(codes, q, head_dim) * shared->to_powers_of_two;
     scale[1] = quantize_query(codes + head_dim / 2, q + head_dim, head_dim) * shared->to_powers_of_two;
     uint32_t done = 0;
-    if (head_dim == 8 && n >= 2) {
+    if (head_dim == 8 && n >= 2 && (uintptr_t)a->k % sizeof(uint32_t) == 0) { // its LDRD takes no other address
         done = n & ~1u;
         llm_armv7em_score8(scores, max, codes, a->k, a->k_scale, n / 2, scale[0], scale[1]);
     }

@@ -8,29 +8,21 @@
 
 // llm_round: VCVTR rounds as FPSCR says, which is to nearest even unless somebody changed it.
 static inline int32_t llm_armv7em_round(float value) {
-#if __ARM_FP & 4
     int32_t result;
     __asm__("vcvtr.s32.f32 %1, %1\n\tvmov %0, %1" : "=r"(result), "+t"(value));
     return result;
-#else
-    return llm_round(value);
-#endif
 }
 
-// value * 2^24 toward zero, for -128 < value < 128.
+// value * 2^24 toward zero; the nearest there is where that leaves 32 bits.
 static inline int32_t llm_armv7em_fixed24(float value) {
-#if __ARM_FP & 4
     int32_t result;
     __asm__("vcvt.s32.f32 %1, %1, #24\n\tvmov %0, %1" : "=r"(result), "+t"(value));
     return result;
-#else
-    return (int32_t)(value * 16777216.0f);
-#endif
 }
 
 // The larger of two numbers (not of NaN).
 static inline float llm_armv7em_max(float a, float b) {
-#if __ARM_FP & 8 // FPv5, which has VMAXNM
+#if __ARM_FP & 8 // in double precision too: FPv5, which has VMAXNM
     __asm__("vmaxnm.f32 %0, %0, %1" : "+t"(a) : "t"(b));
     return a;
 #else
