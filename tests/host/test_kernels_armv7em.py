@@ -1,0 +1,136 @@
+"""The kernels for Cortex-M7 and M4 against `ref`, bit for bit, on emulated bare boards."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "cmodules/llm"
+SET = CORE / "kernels/armv7em"
+MACHINES = {"cortex-m7": "mps2-an500", "cortex-m4": "mps2-an386"}
+M7 = ["-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard"]
+FLAGS = ["-std=c99", "-O3", "-ffp-contract=off", "-fno-fast-math"]
+
+
+def build(target: str, *variables: str) -> Path:
+    """Build check_kernels for a target of tests/kernels/Makefile; returns the program."""
+    done = subprocess.run(
+        ["make", "-s", "-C", ROOT / "tests/kernels", target, *variables],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+    )
+    assert done.returncode == 0, done.stdout
+    folders = [v.removeprefix("BUILD=") for v in variables if v.startswith("BUILD=")]
+    return Path(folders[0] if folders else ROOT / "build/kernels") / target
+
+
+def run(program: Path) -> subprocess.CompletedProcess[str]:
+    """Run a bare-metal program on the emulated board it was built for."""
+    return subprocess.run(
+        ["qemu-system-arm", "-M", MACHINES[program.name], "-display", "none", "-monitor", "none"]
+        + ["-serial", "none", "-semihosting", "-kernel", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize(("target", "least"), [("cortex-m7", 20_000), ("cortex-m4", 7_000)])
+def test_bits(target: str, least: int) -> None:
+    done = run(build(target))
+    assert done.stdout.startswith("kernel set armv7em\n"), done.stdout
+    total = re.search(r"^(\d+) checks, (\d+) failures$", done.stdout, re.MULTILINE)
+    assert done.returncode == 0 and total, done.stdout
+    assert int(total[1]) > least and int(total[2]) == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("gemv_int4.S", "smlawt lr, r11, r4, lr", "smlawt lr, r11, r5, lr", "matmul_int4"),
+        ("gemm.S", "asr sum11, sum11, #4", "asr sum11, sum11, #5", "matmul_int8"),
+        ("quantize_groups.S", "vcvtr.s32.f32", "vcvt.s32.f32", "quantize"),
+        ("rmsnorm_passes.S", "max s2, s7", "max s2, s6", "rmsnorm_quantize"),
+        ("silu_mul_pairs.S", "negative s3, s5, s1", "negative s3, s5, s0", "silu_mul_quantize"),
+        ("attention_softmax.S", "adc r12, r12, #0", "nop", "attention_int8"),
+        ("attention_int8.c", "BLOCK 512", "BLOCK 1024", "attention_int8"),
+        ("attention_int8.c", " && (uintptr_t)a->k % sizeof(uint32_t) == 0", "", "fault at"),
+    ],
+)
+def test_faults_are_found(tmp_path: Path, file: str, old: str, new: str, message: str) -> None:
+    """A set with one fault fails the check, in the function that has it."""
+    core = tmp_path / "llm"
+    shutil.copytree(CORE, core)
+    faulty = core / "kernels/armv7em" / file
+    source = faulty.read_text()
+    assert old in source
+    faulty.write_text(source.replace(old, new))
+    done = run(build("cortex-m4", f"CORE={core}", f"BUILD={tmp_path}"))
+    assert done.returncode == 1
+    if message == "fault at":
+        assert message in done.stdout
+    else:
+        failures = re.search(rf"^{message}: \d+ checks, (\d+) fail", done.stdout, re.MULTILINE)
+        assert failures and int(failures[1]) > 0, done.stdout
+
+
+def test_assembly_keeps_what_is_the_callers(tmp_path: Path) -> None:
+    """r4 to r11 and s16 to s31 are saved by each function that uses them."""
+    functions = 0
+    for source in sorted(SET.glob("*.S")):
+        binary = tmp_path / f"{source.stem}.o"
+        subprocess.run(["arm-none-eabi-gcc", *M7, "-c", "-o", binary, source], check=True)
+        command = ["arm-none-eabi-objdump", "-d", "--no-show-raw-insn", "-M", "reg-names-raw"]
+        text = subprocess.run(
+            [*command, binary], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        for name, body in re.findall(r"<(llm_\w+)>:\n((?:[ \t].+\n)+)", text):
+            functions += 1
+            pushes = "".join(re.findall(r"\s(?:v?push|stmdb\s+(?:r13|sp)!,)\s.*", body))
+            for first, last in re.findall(r"\b([rs]\d+)-([rs]?\d+)", pushes):
+                kind = first[0]
+                numbers = range(int(first[1:]), int(last.lstrip("rs")) + 1)
+                pushes += "".join(f" {kind}{number}" for number in numbers)
+            saved = set(re.findall(r"\b[rs]\d+\b", pushes))
+            used = set(re.findall(r"\b(?:r[4-9]|r1[01]|s1[6-9]|s2\d|s3[01])\b", body))
+            assert used <= saved, f"{name} does not save {sorted(used - saved)}"
+            assert not re.search(r"\bd\d+\b", pushes), f"{name}: this test does not know pairs"
+    assert functions >= 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "there"),
+    [
+        ([], True),
+        (["-DLLM_KERNELS_ARMV7EM=0"], False),
+        (["-mfloat-abi=softfp"], False),  # the assembly takes floats in the FPU's registers
+    ],
+)
+def test_left_out(tmp_path: Path, flags: list[str], there: bool) -> None:
+    """Left out, the set adds nothing and the rest links."""
+    sources = [p for folder in ("core", "kernels") for p in (CORE / folder).rglob("*.[cS]")]
+    (tmp_path / "main.c").write_text(
+        f'#include "{CORE}/kernels/kernels.h"\n'
+        "int main(void) { return llm_kernels_find(0)->name[0]; }\n"
+    )
+    program = tmp_path / "program"
+    subprocess.run(
+        ["arm-none-eabi-gcc", *FLAGS, *M7, *flags, "--specs=nosys.specs", "-o", program]
+        + [tmp_path / "main.c", *sources],
+        check=True,
+    )
+    symbols = subprocess.run(
+        ["arm-none-eabi-nm", program], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    assert ("llm_armv7em_" in symbols) == there
+    assert "llm_ref_matmul_int4" in symbols
