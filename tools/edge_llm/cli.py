@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 bad input (one sentence on stderr), 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import sys
@@ -69,9 +70,14 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
+_DEFAULTS = inspect.signature(llm.Generator).parameters
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="edge-llm", description="Language models for MicroPython boards, on the desk side."
+        prog="edge-llm",
+        description="Language models for MicroPython boards: make, check, pack and run images "
+        "(*.llm).",
     )
     parser.add_argument("--version", action="version", version=f"edge-llm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -81,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function)
         return added
 
-    sub = command("convert", _convert, "Turn a checkpoint into an image.")
+    sub = command(
+        "convert", _convert, "Turn a checkpoint into an image, which is what boards run."
+    )
     _add_model(sub, "a llama2.c checkpoint, or a folder that holds one")
     sub.add_argument(
         "--tokenizer", metavar="FILE", help="the vocabulary (default: tok*.bin beside the model)"
@@ -90,26 +98,29 @@ def _parser() -> argparse.ArgumentParser:
         "--quantize",
         choices=DTYPES,
         required=True,
-        help="weights of 4 bits (embedding and head 8), 8 bits, or unchanged",
+        help="bits of the weights: int4 takes 4, and 8 in embedding and head; f32 keeps them as "
+        "they are",
     )
-    sub.add_argument("--output", "-o", metavar="FILE", required=True, help="the image, *.llm")
+    sub.add_argument(
+        "--output", "-o", metavar="FILE", required=True, help="the image to write, *.llm"
+    )
     sub.add_argument(
         "--context",
         type=_count,
         metavar="N",
-        help="positions (default: what the model was trained for)",
+        help="longest text, in tokens (default: what the model was trained for)",
     )
-    sub.add_argument("--name", help="of the model, for the card (default: the file's)")
-    sub.add_argument("--licence", help="of the model, for the card")
+    sub.add_argument("--name", help="name of the model, for its card (default: the file's)")
+    sub.add_argument("--licence", help="licence of the model, for its card")
 
     sub = command("info", _info, "Show what an image holds.")
-    sub.add_argument("image", metavar="IMAGE")
-    sub.add_argument("--json", action="store_true", help="for programs")
+    sub.add_argument("image", metavar="IMAGE", help="an image, *.llm")
+    sub.add_argument("--json", action="store_true", help="print JSON, for programs")
 
     sub = command("verify", _verify, "Check every byte of an image.")
-    sub.add_argument("image", metavar="IMAGE")
+    sub.add_argument("image", metavar="IMAGE", help="an image, *.llm")
 
-    sub = command("pack", _pack, "Pack files for a board.")
+    sub = command("pack", _pack, "Pack images and other files for a board's flash.")
     sub.add_argument(
         "--romfs",
         metavar="OUT",
@@ -117,23 +128,41 @@ def _parser() -> argparse.ArgumentParser:
         help="write a MicroPython ROMFS image, files aligned to 64 bytes; flash it to an address "
         "that is a multiple of 64",
     )
-    sub.add_argument("files", metavar="FILE", nargs="+", help="files and folders")
+    sub.add_argument(
+        "files", metavar="FILE", nargs="+", help="a file, or a folder with all that is in it"
+    )
 
-    sub = command("run", _run, "Generate text here, as a board would.")
+    sub = command("run", _run, "Generate text on this machine, with the engine of the boards.")
     _add_model(sub, "an image, *.llm")
     sub.add_argument("--prompt", default="", help="text to go on from")
     sub.add_argument(
-        "--tokens", type=_count, default=256, metavar="N", help="at most so many (default: 256)"
+        "--tokens",
+        type=_count,
+        default=256,
+        metavar="N",
+        help="tokens to write at most (default: 256)",
     )
-    sub.add_argument("--temperature", type=float, metavar="T", help="0: the likeliest token")
-    sub.add_argument("--top-k", type=int, metavar="K", help="of the K likeliest tokens; 0: all")
-    sub.add_argument("--top-p", type=float, metavar="P", help="of those that sum to P; 1: all")
+    for name, kind, metavar, text in (
+        ("temperature", float, "T", "0: always the likeliest token; higher: more surprising"),
+        ("top_k", int, "K", "choose among the K likeliest tokens only; 0: all"),
+        ("top_p", float, "P", "among the likeliest that sum to a share of P only; 1: all"),
+        ("min_p", float, "P", "among those with P of the likeliest's share only; 0: all"),
+        ("repetition_penalty", float, "R", "above 1: repeat less"),
+    ):
+        default = _DEFAULTS[name].default
+        sub.add_argument(
+            "--" + name.replace("_", "-"),
+            type=kind,
+            metavar=metavar,
+            default=default,
+            help=f"{text} (default: {default})",
+        )
+    sub.add_argument("--seed", type=int, metavar="N", help="same seed, same text (default: new)")
     sub.add_argument(
-        "--min-p", type=float, metavar="P", help="of those with P of the likeliest's share; 0: all"
+        "--kernels",
+        metavar="NAME",
+        help=f"kernel set: {', '.join(llm.kernels())} (default: the first)",
     )
-    sub.add_argument("--repetition-penalty", type=float, metavar="R", help="1: none")
-    sub.add_argument("--seed", type=int, metavar="N", help="same seed, same text")
-    sub.add_argument("--kernels", metavar="NAME", help="kernel set (default: the best)")
     return parser
 
 
@@ -363,21 +392,26 @@ def _pack(arguments: argparse.Namespace) -> int:
 
 # ---------------------------------------------------------------------------------------- run
 
-_SETTINGS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-
 
 def _run(arguments: argparse.Namespace) -> int:
     with llm.load(arguments.model, kernels=arguments.kernels) as model:
-        given = {name: getattr(arguments, name) for name in _SETTINGS}
         generator = llm.Generator(
-            model, **{name: value for name, value in given.items() if value is not None}
+            model,
+            temperature=arguments.temperature,
+            top_k=arguments.top_k,
+            top_p=arguments.top_p,
+            min_p=arguments.min_p,
+            repetition_penalty=arguments.repetition_penalty,
+            seed=arguments.seed,
         )
         # As bytes, so that what the shell gave is told apart from what is no UTF-8 by the engine.
         prompt = os.fsencode(arguments.prompt)
         stats = generator.stream(prompt, max_tokens=arguments.tokens, echo=True)
         print(flush=True)
+        per_s = stats["tokens_per_s"]
+        speed = f"{per_s:,.0f} tokens/s, " if per_s else ""  # 0: too few to measure
         print(
-            f"[{stats['tokens']} tokens, {stats['tokens_per_s']:,.0f} tokens/s, "
+            f"[{stats['tokens']} tokens, {speed}"
             f"ended by {stats['stop_reason']}, seed {generator.seed}, digest {stats['digest']}]",
             file=sys.stderr,
         )
