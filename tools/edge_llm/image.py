@@ -422,9 +422,10 @@ class Image:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Image:
         """Map a file and read it as an image; raises ValueError and OSError."""
-        if os.path.getsize(path) == 0:  # mmap takes no empty file
-            return cls(b"")
-        return cls(np.memmap(path, np.uint8, "r"))
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:  # mmap takes no empty file
+                return cls(b"")
+            return cls(np.memmap(file, np.uint8, "r"))
 
     def section(self, name: str) -> np.ndarray:
         """The bytes of a section: uint8, not copied."""
