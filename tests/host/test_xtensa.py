@@ -92,12 +92,13 @@ def test_the_kernel_set_in_c_compiles(tmp_path: Path) -> None:
         assert f"U llm_esp32s3_{kernel}" in names
 
 
-def test_a_build_for_the_chip_takes_the_set(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", ["c", "assembler-with-cpp"])
+def test_a_build_for_the_chip_takes_the_set(tmp_path: Path, language: str) -> None:
     gcc = tool(GCC, "gcc-xtensa-lx106")
     header = ENGINE / "kernels" / "sets.h"
 
     def chosen(*flags: str) -> bool:
-        command = [gcc, "-E", "-dM", "-x", "c", *flags, str(header)]
+        command = [gcc, "-E", "-dM", "-x", language, *flags, str(header)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return "#define LLM_KERNELS_ESP32S3 1" in done.stdout
 

@@ -55,14 +55,16 @@ def _number(text: str) -> int | None:
 class Program:
     """The statements of a source file.
 
-    ``statements`` in order, ``labels`` from a global name to an index. Raises `AssemblyError` for
-    an unknown mnemonic or directive, a wrong operand, or an immediate out of range.
+    ``statements`` in order, ``labels`` from a global name to an index; ``executed`` are the
+    indices of statements that any machine has run. Raises `AssemblyError` for an unknown mnemonic
+    or directive, a wrong operand, or an immediate out of range.
     """
 
     def __init__(self, source: str, name: str = "<source>") -> None:
         self.name = name
         self.statements: list[Statement] = []
         self.labels: dict[str, int] = {}
+        self.executed: set[int] = set()
         self._numbered: list[tuple[str, int]] = []  # numeric labels, which may repeat
         lines = list(self._expand(self._split(source), {}))
         index = 0

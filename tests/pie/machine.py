@@ -168,6 +168,7 @@ class Machine:
                     raise Fault(f"{statement.text}: reads {STATE_NAMES[state]}, never written")
             run.stalls += issue - clock
             self._execute(statement)
+            self.program.executed.add(self.pc)
             for state, define in statement.writes:
                 ready[state] = issue + define + 1
             clock = issue + 1

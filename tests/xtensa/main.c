@@ -20,7 +20,7 @@ static long system_call(long number, long a, const void *b, size_t c) {
     register long r6 __asm__("a6") = a;
     register const void *r3 __asm__("a3") = b;
     register size_t r4 __asm__("a4") = c;
-    __asm__ volatile ("syscall" : "+r" (r2) : "r" (r6), "r" (r3), "r" (r4) : "memory");
+    __asm__ volatile("syscall" : "+r"(r2) : "r"(r6), "r"(r3), "r"(r4) : "memory");
     return r2;
 }
 
