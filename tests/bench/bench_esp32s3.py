@@ -132,7 +132,7 @@ def main() -> None:
     """Prints and writes what `measure` finds."""
     results = measure()
     table = Table(title="ESP32-S3 kernels, by the rules of the pipeline")
-    table.add_column("kernel")
+    table.add_column("kernel", no_wrap=True)
     for name in ("columns", "rows", "batch", "instructions", "cycles", "cycles a MAC", "reach"):
         table.add_column(name, justify="right")
     for result in results:
