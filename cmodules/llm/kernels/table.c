@@ -3,6 +3,7 @@
 #include "esp32s3/esp32s3.h"
 #include "host/host.h"
 #include "ref/ref.h"
+#include "rvv/rvv.h"
 #include "sets.h"
 
 static const llm_kernels_t table[] = {
@@ -62,6 +63,38 @@ static const llm_kernels_t table[] = {
         .silu_mul = llm_host_silu_mul,
         .silu_mul_quantize = llm_host_silu_mul_quantize,
         .add = llm_host_add,
+    },
+#endif
+#if LLM_KERNELS_RVV
+    {
+        .name = "rvv",
+        .code_size = sizeof(int8_t),
+        .matmul_int4 = llm_rvv_matmul_int4,
+        .matmul_int8 = llm_rvv_matmul_int8,
+        .rope = llm_ref_rope,
+#if defined(__riscv_xtheadvector)
+        .matmul_f32 = llm_ref_matmul_f32,
+        .quantize = llm_ref_quantize,
+        .quantize_kv = llm_ref_quantize_kv,
+        .rmsnorm = llm_ref_rmsnorm,
+        .rmsnorm_quantize = llm_ref_rmsnorm_quantize,
+        .attention_int8 = llm_ref_attention_int8,
+        .attention_f32 = llm_ref_attention_f32,
+        .silu_mul = llm_ref_silu_mul,
+        .silu_mul_quantize = llm_ref_silu_mul_quantize,
+        .add = llm_ref_add,
+#else
+        .matmul_f32 = llm_rvv_matmul_f32,
+        .quantize = llm_rvv_quantize,
+        .quantize_kv = llm_rvv_quantize_kv,
+        .rmsnorm = llm_rvv_rmsnorm,
+        .rmsnorm_quantize = llm_rvv_rmsnorm_quantize,
+        .attention_int8 = llm_rvv_attention_int8,
+        .attention_f32 = llm_rvv_attention_f32,
+        .silu_mul = llm_rvv_silu_mul,
+        .silu_mul_quantize = llm_rvv_silu_mul_quantize,
+        .add = llm_rvv_add,
+#endif
     },
 #endif
     {
