@@ -44,6 +44,10 @@ build/.apt: firmware/apt.sh
 	@sh firmware/apt.sh build/apt.log
 	@touch $@
 
+build/.apt-test: firmware/apt.sh | build/.apt
+	@sh firmware/apt.sh build/apt-test.log test
+	@touch $@
+
 .venv/.installed: requirements.txt | build/.apt
 	@python=$$(command -v /usr/bin/python3 || command -v python3); \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -144,7 +148,7 @@ board: $(FIRMWARE)
 # Checks -----------------------------------------------------------------------------------------
 
 .PHONY: test lint clean distclean
-test: $(FIRMWARE) $(UNIX) $(UNIX_ASAN) $(if $(wildcard pyproject.toml),.venv/bin/edge-llm)
+test: build/.apt-test $(FIRMWARE) $(UNIX) $(UNIX_ASAN) .venv/bin/edge-llm
 	@.venv/bin/pytest -q tests/host
 
 lint: .venv/.installed

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that the project needs; does nothing when all are there.
-# Usage: apt.sh LOG
+# Usage: apt.sh LOG [test]
+# With `test`, those as well that check the kernels of other processors, as far as the distribution has them.
 set -eu
 log=$1
 
@@ -10,6 +11,17 @@ packages="build-essential ca-certificates clang gcc-arm-none-eabi git libnewlib-
 if [ "$ID" = debian ]; then
     # For MicroPython's source from Debian, where git cannot reach it (micropython.sh).
     packages="$packages debian-archive-keyring dpkg-dev"
+fi
+
+if [ "${2:-}" = test ]; then
+    for package in gcc-xtensa-lx106 qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu \
+        libc6-dev-riscv64-cross; do
+        [ -z "$(apt-cache show "$package" 2>/dev/null)" ] || packages="$packages $package"
+    done
+    # The vector intrinsics of RISC-V: gcc 13 and later has them, else a newer clang.
+    if [ -n "$(apt-cache show clang-16 2>/dev/null)" ] && [ -z "$(apt-cache show gcc-13-riscv64-linux-gnu 2>/dev/null)" ]; then
+        packages="$packages clang-16"
+    fi
 fi
 
 missing() {
