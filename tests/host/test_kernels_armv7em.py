@@ -57,7 +57,7 @@ def test_bits(target: str, least: int) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("gemv_int4.S", "smlawt lr, r11, r4, lr", "smlawt lr, r11, r5, lr", "matmul_int4"),
+        ("gemv_int4.S", "smlawt lr, r11, r5, lr", "smlawt lr, r11, r1, lr", "matmul_int4"),
         ("gemm.S", "asr sum11, sum11, #4", "asr sum11, sum11, #5", "matmul_int8"),
         ("quantize_groups.S", "vcvtr.s32.f32", "vcvt.s32.f32", "quantize"),
         ("rmsnorm_passes.S", "max s2, s7", "max s2, s6", "rmsnorm_quantize"),

@@ -3,10 +3,10 @@
 // Codes are int16, sixteen times the int8 code of the reference, in the order in which masks and SXTB16 take weights out of a
 // word. A group of 32 is four times four pairs; of word j of an int4 block (bytes 4j to 4j + 3):
 //
-//     pair 4j      elements 4j + 17, 4j + 19    high nibbles of bytes 1 and 3    word & 0xF000F000
-//     pair 4j + 1  elements 4j + 1, 4j + 3      low nibbles of bytes 1 and 3     (word << 4) & 0xF000F000
-//     pair 4j + 2  elements 4j + 16, 4j + 18    high nibbles of bytes 0 and 2    (word << 8) & 0xF000F000
-//     pair 4j + 3  elements 4j, 4j + 2          low nibbles of bytes 0 and 2     (word << 12) & 0xF000F000
+//     pair 4j      elements 4j + 1, 4j + 3      low nibbles of bytes 1 and 3     (word << 4) & 0xF000F000
+//     pair 4j + 1  elements 4j, 4j + 2          low nibbles of bytes 0 and 2     (word << 12) & 0xF000F000
+//     pair 4j + 2  elements 4j + 17, 4j + 19    high nibbles of bytes 1 and 3    word & 0xF000F000
+//     pair 4j + 3  elements 4j + 16, 4j + 18    high nibbles of bytes 0 and 2    (word << 8) & 0xF000F000
 //
 // A masked halfword is 4096 times a weight; times 16 times a code, the sum over a group is 65536 times the dot product, at most
 // 32 * 8 * 127 * 65536 < 2^31, and SMLAWB with a group's scale adds exactly dot * scale to the row.

@@ -93,10 +93,10 @@
 
 // Widens eight int4 weights. r11: 0xF000F000; r12: where to.
     .macro widen_int4 word
-    and r7, r11, \word
-    and r8, r11, \word, lsl #4
-    and r9, r11, \word, lsl #8
-    and r10, r11, \word, lsl #12
+    and r7, r11, \word, lsl #4
+    and r8, r11, \word, lsl #12
+    and r9, r11, \word
+    and r10, r11, \word, lsl #8
     stm r12!, {r7-r10}
     .endm
 
@@ -104,10 +104,10 @@
     .macro widen_int8 j
     ldr r3, [r0, #4 * \j + 16]
     ldr r4, [r0, #4 * \j]
-    sxtb16 r7, r3, ror #8
-    sxtb16 r8, r4, ror #8
-    sxtb16 r9, r3
-    sxtb16 r10, r4
+    sxtb16 r7, r4, ror #8
+    sxtb16 r8, r4
+    sxtb16 r9, r3, ror #8
+    sxtb16 r10, r3
     stm r12!, {r7-r10}
     .endm
 

@@ -7,51 +7,64 @@
     .thumb
     .text
 
-    w .req r0 // weights of the group
-    scales .req r1 // its four scales
-    codes .req r2 // its codes
+    w .req r0 // weights of the group, less 4 bytes
+    part .req r1 // two weights
+    codes .req r2 // codes of the group
     mask .req r3 // 0xF000F000
     // r4 to r7: four pairs of codes; r8 to r11: the sum of each row over the group
-    word .req r12 // eight weights
-    part .req lr // two of them
+    // r12, lr: a word of eight weights, and two weights of it or of the word before, in turn
 
-// On the stack: the accumulators of the four rows while there are groups to come, then what a tile needs once.
-    .equ CODES, 16 // the first
-    .equ CODES_END, 20
-    .equ ROW_SCALES, 24
-    .equ Y, 28
-    .equ TILES, 32 // still to do
+// On the stack: the scales to come and the accumulators of the four rows, then what a tile needs once.
+    .equ SCALES, 0
+    .equ CODES, 20 // the first
+    .equ CODES_END, 24
+    .equ ROW_SCALES, 28
+    .equ Y, 32
+    .equ TILES, 36 // still to do
     .equ FRAME, 44
 
-// Eight weights of row \r: word \j of its block.
-    .macro row_word r, sum, j
-    ldr word, [w, #16 * \r + 4 * \j]
-    and part, mask, word
+    .macro multiply j, sum, a, b
     .if \j == 0
-    smuad \sum, part, r4
+    smuad \sum, \a, \b
     .else
-    smlad \sum, part, r4, \sum
+    smlad \sum, \a, \b, \sum
     .endif
-    and part, mask, word, lsl #4
-    smlad \sum, part, r5, \sum
-    and part, mask, word, lsl #8
-    smlad \sum, part, r6, \sum
-    and part, mask, word, lsl #12
-    smlad \sum, part, r7, \sum
     .endm
 
+// Eight weights of row \r, word \j of its block, in \word. Each instruction that takes weights out stands before the multiplication
+// of those taken out before, so that the two issue together: the first before that of the last row's (\before), in \other. Loads
+// the word of the next row into \other.
+    .macro row_word j, r, sum, before, word, other
+    and part, mask, \word
+    .if \r > 0
+    smlad \before, \other, r5, \before
+    .endif
+    and \other, mask, \word, lsl #4
+    multiply \j, \sum, part, r6
+    and part, mask, \word, lsl #8
+    smlad \sum, \other, r4, \sum
+    .if \r == 2 && \j == 3
+    ldr \other, [w, #64]! // the last of the group
+    .elseif \r < 3
+    ldr \other, [w, #16 * \r + 4 * \j + 20]
+    .elseif \j < 3
+    ldr \other, [w, #4 * \j + 8]
+    .endif
+    smlad \sum, part, r7, \sum
+    and \word, mask, \word, lsl #12
+    .endm
+
+// The sums of a group to r8 to r11, its scales to r1 and r5: those of rows 0 and 2, of rows 1 and 3.
     .macro group
+    ldr r12, [w, #4]
     .irp j, 0, 1, 2, 3
     ldm codes!, {r4-r7}
-    row_word 0, r8, \j
-    row_word 1, r9, \j
-    row_word 2, r10, \j
-    row_word 3, r11, \j
+    row_word \j, 0, r8, r11, r12, lr
+    row_word \j, 1, r9, r8, lr, r12
+    row_word \j, 2, r10, r9, r12, lr
+    row_word \j, 3, r11, r10, lr, r12
+    smlad r11, lr, r5, r11
     .endr
-    ldr r4, [scales], #4
-    add w, w, #64
-    sxtb16 r5, r4 // scales of rows 0 and 2
-    sxtb16 r4, r4, ror #8 // of rows 1 and 3
     .endm
 
 // void llm_armv7em_gemv_int4(float *y, const void *w, const int8_t *scales, const int16_t *codes, const float *row_scales,
@@ -68,37 +81,44 @@ llm_armv7em_gemv_int4:
     str r3, [sp, #CODES]
     add r5, r3, r5, lsl #6
     str r5, [sp, #CODES_END]
-    str r4, [sp, #ROW_SCALES]
-    str r0, [sp, #Y]
+    strd r4, r0, [sp, #ROW_SCALES]
     vmov s8, s0 // x_scale
-    mov w, r1
-    mov scales, r2
+    sub w, r1, #4
+    str r2, [sp, #SCALES]
     mov mask, #0xF000F000
 
 .Ltile:
     str r6, [sp, #TILES]
     ldr codes, [sp, #CODES]
     group
-    smulwb r6, r8, r5
-    smulwb r7, r9, r4
-    smulwt r12, r10, r5
-    smulwt lr, r11, r4
-    ldr r4, [sp, #CODES_END]
-    cmp codes, r4
+    ldr r4, [sp, #SCALES]
+    ldr r5, [r4], #4
+    sxtb16 r1, r5
+    sxtb16 r5, r5, ror #8
+    smulwb r6, r8, r1
+    smulwb r7, r9, r5
+    smulwt r12, r10, r1
+    smulwt lr, r11, r5
+    ldr r1, [sp, #CODES_END]
+    cmp codes, r1
     beq .Lscale
 .Lnext_group:
-    stm sp, {r6, r7, r12, lr}
+    stm sp, {r4, r6, r7, r12, lr}
     group
-    ldm sp, {r6, r7, r12, lr}
-    smlawb r6, r8, r5, r6
-    smlawb r7, r9, r4, r7
-    smlawt r12, r10, r5, r12
-    smlawt lr, r11, r4, lr
-    ldr r4, [sp, #CODES_END]
-    cmp codes, r4
+    ldm sp, {r4, r6, r7, r12, lr}
+    ldr r5, [r4], #4
+    sxtb16 r1, r5
+    sxtb16 r5, r5, ror #8
+    smlawb r6, r8, r1, r6
+    smlawb r7, r9, r5, r7
+    smlawt r12, r10, r1, r12
+    smlawt lr, r11, r5, lr
+    ldr r1, [sp, #CODES_END]
+    cmp codes, r1
     bne .Lnext_group
 
 .Lscale:
+    str r4, [sp, #SCALES]
     vmov s0, s1, r6, r7
     vmov s2, s3, r12, lr
     ldrd r4, r5, [sp, #ROW_SCALES]

@@ -7,13 +7,13 @@
     .thumb
     .text
 
-    w .req r0 // weights of the group
+    w .req r0 // weights of the group, less 8 bytes
     scales .req r1 // its four scales
     codes .req r2 // its codes
+    part .req r3 // two weights
     // r4 to r7: four pairs of codes; r8 to r11: the sum of each row over the group
     word .req r12 // four weights
-    part .req r3 // two of them
-    other .req lr // the four weights 16 further on
+    next .req lr // the four weights that follow
 
     .equ CODES, 16
     .equ CODES_END, 20
@@ -22,34 +22,44 @@
     .equ TILES, 32
     .equ FRAME, 44
 
-// Words \j and \j + 4 of row \r: the elements of four pairs.
-    .macro row_words r, sum, j
-    ldr word, [w, #32 * \r + 4 * \j]
-    ldr other, [w, #32 * \r + 4 * \j + 16]
-    sxtb16 part, word
-    sxtb16 word, word, ror #8
-    .if \j == 0
-    smuad \sum, part, r7
+// Eight weights of row \r, at \byte of its block. Those of the last row at byte 24 are the last of the group.
+    .macro row_words byte, r, sum
+    .if \r == 3 && \byte == 24
+    ldrd word, next, [w, #128]!
     .else
-    smlad \sum, part, r7, \sum
+    ldrd word, next, [w, #32 * \r + \byte + 8]
     .endif
-    sxtb16 part, other
+    sxtb16 part, word, ror #8
+    sxtb16 word, word
+    .if \byte == 0
+    smuad \sum, part, r4
+    .else
+    smlad \sum, part, r4, \sum
+    .endif
+    sxtb16 part, next, ror #8
     smlad \sum, word, r5, \sum
-    sxtb16 other, other, ror #8
+    sxtb16 next, next
     smlad \sum, part, r6, \sum
-    smlad \sum, other, r4, \sum
+    smlad \sum, next, r7, \sum
+    .endm
+
+// Eight columns of all rows, whose codes lie in two halves.
+    .macro columns byte, codes_0, codes_1
+    ldrd r6, r7, [codes, #\codes_1]
+    ldrd r4, r5, [codes, #\codes_0]
+    row_words \byte, 0, r8
+    row_words \byte, 1, r9
+    row_words \byte, 2, r10
+    row_words \byte, 3, r11
     .endm
 
     .macro group
-    .irp j, 0, 1, 2, 3
-    ldm codes!, {r4-r7}
-    row_words 0, r8, \j
-    row_words 1, r9, \j
-    row_words 2, r10, \j
-    row_words 3, r11, \j
-    .endr
+    columns 0, 0, 16
+    columns 8, 32, 48
+    columns 16, 8, 24
+    columns 24, 40, 56
     ldr r3, [scales], #4
-    add w, w, #128
+    add codes, codes, #64
     asr r8, r8, #4 // the codes are sixteenfold
     asr r9, r9, #4
     asr r10, r10, #4
@@ -75,7 +85,7 @@ llm_armv7em_gemv_int8:
     str r4, [sp, #ROW_SCALES]
     str r0, [sp, #Y]
     vmov s8, s0 // x_scale
-    mov w, r1
+    sub w, r1, #8
     mov scales, r2
 
 .Ltile:

@@ -26,18 +26,18 @@ llm_armv7em_quantize_groups:
     .irp s, s0, s1, s2, s3, s4, s5, s6, s7
     vcvtr.s32.f32 \s, \s
     .endr
-    vmov r7, r5, s0, s1
+    vmov r5, r4, s0, s1
     vmov r9, r10, s2, s3
-    vmov r6, r4, s4, s5
+    vmov r7, r6, s4, s5
     vmov r11, lr, s6, s7
-    lsl r7, r7, #4
     lsl r5, r5, #4
-    lsl r6, r6, #4
     lsl r4, r4, #4
-    pkhbt r7, r7, r9, lsl #20 // 4j and 4j + 2
-    pkhbt r5, r5, r10, lsl #20 // 4j + 1 and 4j + 3
-    pkhbt r6, r6, r11, lsl #20 // 4j + 16 and 4j + 18
-    pkhbt r4, r4, lr, lsl #20 // 4j + 17 and 4j + 19
+    lsl r7, r7, #4
+    lsl r6, r6, #4
+    pkhbt r5, r5, r9, lsl #20 // 4j and 4j + 2
+    pkhbt r4, r4, r10, lsl #20 // 4j + 1 and 4j + 3
+    pkhbt r7, r7, r11, lsl #20 // 4j + 16 and 4j + 18
+    pkhbt r6, r6, lr, lsl #20 // 4j + 17 and 4j + 19
     subs r2, r2, #1
     stm r0!, {r4-r7}
     bne 2b
