@@ -62,7 +62,7 @@ def test_bits(target: str, least: int) -> None:
         ("quantize_groups.S", "vcvtr.s32.f32", "vcvt.s32.f32", "quantize"),
         ("rmsnorm_passes.S", "max s2, s7", "max s2, s6", "rmsnorm_quantize"),
         ("silu_mul_pairs.S", "negative s3, s5, s1", "negative s3, s5, s0", "silu_mul_quantize"),
-        ("attention_softmax.S", "adc r12, r12, #0", "nop", "attention_int8"),
+        ("attention_softmax.S", "adc lr, lr, #0", "nop", "attention_int8"),
         ("attention_int8.c", "BLOCK 512", "BLOCK 1024", "attention_int8"),
         ("attention_int8.c", " && (uintptr_t)a->k % sizeof(uint32_t) == 0", "", "fault at"),
     ],

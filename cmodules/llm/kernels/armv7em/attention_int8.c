@@ -140,7 +140,7 @@ static void attend_two(const llm_attention_t *a, uint32_t first, const shared_t 
     uint32_t head_dim = a->head_dim;
     uint32_t n = a->n_positions;
     uint32_t padded = (n + 7) & ~7u;
-    float *scores = a->scratch; // [padded][2], then weights
+    float *scores = a->scratch; // [padded][2], then weights in their place
     int32_t *codes = (int32_t *)(scores + 2 * padded); // [2][head_dim / 2]
     const float *q = a->q + first * head_dim;
     float *out = a->out + first * head_dim;

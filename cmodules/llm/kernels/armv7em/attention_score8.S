@@ -67,8 +67,7 @@ llm_armv7em_score8:
     vcvt.f32.s32 s2, s2
     vcvt.f32.s32 s3, s3
     lsl r12, lr, #16
-    lsr lr, lr, #16
-    lsl lr, lr, #16
+    bfc lr, #0, #16
     vmov s6, s7, r12, lr
     vcvt.f32.s32 s4, s4
     vcvt.f32.s32 s5, s5
