@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,13 +36,18 @@ class Board:
 
     `port` is the pty for `mpremote connect`. `romfs` is a ROMFS image of at most 14 MB, put at
     0x60000000. With `icount` an instruction takes 1 ns of virtual time, so that `time.ticks_cpu()`
-    counts instructions and `time.ticks_us()` thousands of them, whatever the host does.
+    counts instructions and `time.ticks_us()` thousands of them, whatever the host does. `options`
+    are further ones for QEMU.
 
     Raises `BoardError` when QEMU does not start.
     """
 
     def __init__(
-        self, romfs: Path | None = None, icount: bool = False, firmware: Path = FIRMWARE
+        self,
+        romfs: Path | None = None,
+        icount: bool = False,
+        firmware: Path = FIRMWARE,
+        options: Sequence[str] = (),
     ) -> None:
         if not firmware.is_file():
             raise BoardError(f"no firmware at {firmware}: run `make firmware`")
@@ -56,6 +61,7 @@ class Board:
             command += ["-device", f"loader,file={file},addr={ROMFS_ADDRESS:#x},force-raw=on"]
         if icount:
             command += ["-icount", "shift=0"]
+        command += options
         self._held = -1
         self._qemu = subprocess.Popen(
             command,
