@@ -4,6 +4,7 @@
 // Outputs lie between guard bytes; inputs end where their block of memory ends, and begin where the least alignment that
 // kernels.h promises puts them. Prints a line for each function and at the end `N checks, N failures`.
 //
+// With -DCHECK_PAGES=1 (POSIX) a page that may not be touched follows each block: for where there is no AddressSanitizer.
 // With -DCHECK_SMALL=1 there are fewer and smaller shapes of each kind, for an emulated board of a few megabytes.
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,14 @@
 
 #include "../../cmodules/llm/kernels/kernels.h"
 #include "../../cmodules/llm/kernels/numeric.h"
+
+#ifndef CHECK_PAGES
+#define CHECK_PAGES 0
+#endif
+#if CHECK_PAGES
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 #ifndef CHECK_SMALL
 #define CHECK_SMALL 0
@@ -53,9 +62,32 @@ static float random_float(void) {
 
 typedef struct {
     void *block; // to be freed
+    size_t block_size; // with CHECK_PAGES
     uint8_t *bytes; // [size], `shift` bytes after a multiple of 16
     size_t size;
 } memory_t;
+
+#if CHECK_PAGES
+
+// The bytes end where their last page does, up to their alignment, and no page follows.
+static memory_t take(size_t size, size_t shift) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t mapped = (size + 16 + page - 1) / page * page;
+    uint8_t *block = mmap(NULL, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED || mprotect(block + mapped, page, PROT_NONE) != 0) {
+        printf("out of memory: %lu bytes\n", (unsigned long)size);
+        exit(2);
+    }
+    uint8_t *bytes = block + mapped - size;
+    bytes -= ((uintptr_t)bytes - shift) % 16;
+    return (memory_t){.block = block, .block_size = mapped + page, .bytes = bytes, .size = size};
+}
+
+static void drop(memory_t *m) {
+    munmap(m->block, m->block_size);
+}
+
+#else
 
 static memory_t take(size_t size, size_t shift) {
     // Some C libraries of 32-bit targets align to 8 only. Elsewhere nothing may lie behind the bytes.
@@ -71,8 +103,9 @@ static memory_t take(size_t size, size_t shift) {
 
 static void drop(memory_t *m) {
     free(m->block);
-    m->block = NULL;
 }
+
+#endif
 
 // An output between guards.
 static memory_t take_output(size_t size, size_t shift) {

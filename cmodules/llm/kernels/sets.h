@@ -37,7 +37,7 @@
 
 // Needs the vector intrinsics of gcc 14 or clang 17, version 0.12, and a target with vectors (-march=rv64gcv).
 #ifndef LLM_KERNELS_RVV
-#if defined(__riscv_xtheadvector) || (defined(__riscv_v_intrinsic) && __riscv_v_intrinsic >= 12000 && defined(__riscv_vector))
+#if (defined(__riscv_xtheadvector) && __GNUC__ >= 14) || (defined(__riscv_v_intrinsic) && __riscv_v_intrinsic >= 12000 && defined(__riscv_vector))
 #define LLM_KERNELS_RVV 1
 #else
 #define LLM_KERNELS_RVV 0

@@ -17,10 +17,12 @@
     vint8m4_t highs = __riscv_vsra(packed, 4, 64)
 #define LOW(r) __riscv_vget_v_i8m4_i8m1(lows, r)
 #define HIGH(r) __riscv_vget_v_i8m4_i8m1(highs, r)
-#define LOAD_ROW(data) \
-    vint8m1_t packed = __riscv_vle8_v_i8m1(data, 16); \
-    vint8m1_t low = __riscv_vsra(__riscv_vsll(packed, 4, 16), 4, 16); \
-    vint8m1_t high = __riscv_vsra(packed, 4, 16)
+#define LOAD_PAIR(data) \
+    vint8m2_t packed = __riscv_vle8_v_i8m2(data, 32); \
+    vint8m2_t lows = __riscv_vsra(__riscv_vsll(packed, 4, 32), 4, 32); \
+    vint8m2_t highs = __riscv_vsra(packed, 4, 32)
+#define PAIR_LOW(r) __riscv_vget_v_i8m2_i8m1(lows, r)
+#define PAIR_HIGH(r) __riscv_vget_v_i8m2_i8m1(highs, r)
 #include "multiply.h"
 
 #if defined(__riscv_xtheadvector)
@@ -38,7 +40,9 @@ void llm_rvv_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, con
 #undef LOAD_TILE
 #undef LOW
 #undef HIGH
-#undef LOAD_ROW
+#undef LOAD_PAIR
+#undef PAIR_LOW
+#undef PAIR_HIGH
 
 // Longer ones: 16 lanes take half as many registers, or less, and half the time.
 #define SUFFIX 256
@@ -52,10 +56,11 @@ void llm_rvv_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, con
     vint8mf2_t packed3 = __riscv_vle8_v_i8mf2(data + 48, 16)
 #define LOW(r) __riscv_vsra(__riscv_vsll(packed##r, 4, 16), 4, 16)
 #define HIGH(r) __riscv_vsra(packed##r, 4, 16)
-#define LOAD_ROW(data) \
-    vint8mf2_t packed = __riscv_vle8_v_i8mf2(data, 16); \
-    vint8mf2_t low = __riscv_vsra(__riscv_vsll(packed, 4, 16), 4, 16); \
-    vint8mf2_t high = __riscv_vsra(packed, 4, 16)
+#define LOAD_PAIR(data) \
+    vint8mf2_t packed0 = __riscv_vle8_v_i8mf2(data, 16); \
+    vint8mf2_t packed1 = __riscv_vle8_v_i8mf2(data + 16, 16)
+#define PAIR_LOW(r) LOW(r)
+#define PAIR_HIGH(r) HIGH(r)
 #include "multiply.h"
 
 void llm_rvv_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x) {

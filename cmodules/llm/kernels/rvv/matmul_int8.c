@@ -14,9 +14,9 @@
 #define LOAD_TILE(data) vint8m8_t all = __riscv_vle8_v_i8m8(data, 128)
 #define LOW(r) __riscv_vget_v_i8m8_i8m1(all, 2 * r)
 #define HIGH(r) __riscv_vget_v_i8m8_i8m1(all, 2 * r + 1)
-#define LOAD_ROW(data) \
-    vint8m1_t low = __riscv_vle8_v_i8m1(data, 16); \
-    vint8m1_t high = __riscv_vle8_v_i8m1(data + 16, 16)
+#define LOAD_PAIR(data) vint8m4_t both = __riscv_vle8_v_i8m4(data, 64)
+#define PAIR_LOW(r) __riscv_vget_v_i8m4_i8m1(both, 2 * r)
+#define PAIR_HIGH(r) __riscv_vget_v_i8m4_i8m1(both, 2 * r + 1)
 #include "multiply.h"
 
 #if defined(__riscv_xtheadvector)
@@ -34,7 +34,9 @@ void llm_rvv_matmul_int8(float *y, uint32_t y_stride, const llm_tensor_t *w, con
 #undef LOAD_TILE
 #undef LOW
 #undef HIGH
-#undef LOAD_ROW
+#undef LOAD_PAIR
+#undef PAIR_LOW
+#undef PAIR_HIGH
 
 // Longer ones: 16 lanes take half as many registers, or less, and half the time.
 #define SUFFIX 256
@@ -44,9 +46,9 @@ void llm_rvv_matmul_int8(float *y, uint32_t y_stride, const llm_tensor_t *w, con
 #define LOAD_TILE(data) const int8_t *all = data
 #define LOW(r) __riscv_vle8_v_i8mf2(all + 32 * r, 16)
 #define HIGH(r) __riscv_vle8_v_i8mf2(all + 32 * r + 16, 16)
-#define LOAD_ROW(data) \
-    vint8mf2_t low = __riscv_vle8_v_i8mf2(data, 16); \
-    vint8mf2_t high = __riscv_vle8_v_i8mf2(data + 16, 16)
+#define LOAD_PAIR(data) LOAD_TILE(data)
+#define PAIR_LOW(r) LOW(r)
+#define PAIR_HIGH(r) HIGH(r)
 #include "multiply.h"
 
 void llm_rvv_matmul_int8(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x) {

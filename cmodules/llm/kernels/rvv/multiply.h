@@ -4,12 +4,11 @@
 // E8, E16, E32         how many registers 16 lanes of 8, 16 and 32 bits take
 // BLOCK                bytes of a row in a group
 // LOAD_TILE(data)      loads a group of a tile, LOW(r) and HIGH(r) are then elements 0 to 15 and 16 to 31 of row r
-// LOAD_ROW(data)       loads a row's group, `low` and `high` are then its elements
+// LOAD_PAIR(data)      loads a group of two rows, PAIR_LOW(r) and PAIR_HIGH(r) are then their elements
 //
 // Activation codes are -127 to 127, so that the two products of a lane and group, at most 2 * 128 * 127, fit 16 bits.
 
 #define LANES 16
-#define AT_ONCE 4 // tokens for which a row is unpacked once
 
 #define JOIN3(a, b, c) a##b##c
 #define JOIN(a, b, c) JOIN3(a, b, c)
@@ -80,48 +79,51 @@ static void NAME(gemv)(float *y, const llm_tensor_t *w, const int8_t *codes) {
     }
 }
 
-// One row of four vectors.
-static void NAME(row)(float *y, uint32_t y_stride, const int8_t *data, const int8_t *scales, uint32_t n_groups, const int8_t *x, uint32_t x_stride) {
+// Two rows of two vectors.
+static void NAME(pairs)(float *y, uint32_t y_stride, bool second, const int8_t *data, const int8_t *scales, uint32_t n_groups, const int8_t *x, uint32_t x_stride) {
     const int8_t *x0 = x;
-    const int8_t *x1 = x0 + x_stride;
-    const int8_t *x2 = x1 + x_stride;
-    const int8_t *x3 = x2 + x_stride;
+    const int8_t *x1 = x + x_stride;
     const int8_t *end = scales + (size_t)n_groups * LLM_TILE;
-    i32_t sums0 = NAME(clear)();
-    i32_t sums1 = NAME(clear)();
-    i32_t sums2 = NAME(clear)();
-    i32_t sums3 = NAME(clear)();
+    i32_t sums00 = NAME(clear)(); // row, vector
+    i32_t sums01 = NAME(clear)();
+    i32_t sums10 = NAME(clear)();
+    i32_t sums11 = NAME(clear)();
     for (; scales < end; scales += LLM_TILE, data += LLM_TILE * BLOCK) {
-        LOAD_ROW(data);
-        i16_t products0 = NAME(multiply)(low, high, NAME(load)(x0), NAME(load)(x0 + LANES));
-        i16_t products1 = NAME(multiply)(low, high, NAME(load)(x1), NAME(load)(x1 + LANES));
-        i16_t products2 = NAME(multiply)(low, high, NAME(load)(x2), NAME(load)(x2 + LANES));
-        i16_t products3 = NAME(multiply)(low, high, NAME(load)(x3), NAME(load)(x3 + LANES));
-        int16_t scale = *scales;
-        sums0 = __riscv_vwmacc(sums0, scale, products0, LANES);
-        sums1 = __riscv_vwmacc(sums1, scale, products1, LANES);
-        sums2 = __riscv_vwmacc(sums2, scale, products2, LANES);
-        sums3 = __riscv_vwmacc(sums3, scale, products3, LANES);
-        x0 += LLM_GROUP;
-        x1 += LLM_GROUP;
-        x2 += LLM_GROUP;
-        x3 += LLM_GROUP;
+        LOAD_PAIR(data);
+        i8_t x0_low = NAME(load)(x0);
+        x0 += LANES;
+        i8_t x0_high = NAME(load)(x0);
+        x0 += LANES;
+        i8_t x1_low = NAME(load)(x1);
+        x1 += LANES;
+        i8_t x1_high = NAME(load)(x1);
+        x1 += LANES;
+        i16_t products00 = NAME(multiply)(PAIR_LOW(0), PAIR_HIGH(0), x0_low, x0_high);
+        i16_t products01 = NAME(multiply)(PAIR_LOW(0), PAIR_HIGH(0), x1_low, x1_high);
+        i16_t products10 = NAME(multiply)(PAIR_LOW(1), PAIR_HIGH(1), x0_low, x0_high);
+        i16_t products11 = NAME(multiply)(PAIR_LOW(1), PAIR_HIGH(1), x1_low, x1_high);
+        sums00 = __riscv_vwmacc(sums00, (int16_t)scales[0], products00, LANES);
+        sums01 = __riscv_vwmacc(sums01, (int16_t)scales[0], products01, LANES);
+        sums10 = __riscv_vwmacc(sums10, (int16_t)scales[1], products10, LANES);
+        sums11 = __riscv_vwmacc(sums11, (int16_t)scales[1], products11, LANES);
     }
-    NAME(store)(y, sums0);
-    NAME(store)(y + y_stride, sums1);
-    NAME(store)(y + 2 * y_stride, sums2);
-    NAME(store)(y + 3 * y_stride, sums3);
+    NAME(store)(y, sums00);
+    NAME(store)(y + y_stride, sums01);
+    if (second) {
+        NAME(store)(y + 1, sums10);
+        NAME(store)(y + y_stride + 1, sums11);
+    }
 }
 
 static void NAME(matmul)(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x) {
     uint32_t n_groups = llm_n_groups(w->cols);
-    uint32_t n = x->n & ~(AT_ONCE - 1u); // of which four are done at once, a tile for all before the next
-    for (uint32_t r = 0; r < w->rows && n > 0; r++) {
+    uint32_t n = x->n & ~1u; // done in pairs, two rows for all before the next
+    for (uint32_t r = 0; r < w->rows && n > 0; r += 2) {
         size_t first = (size_t)(r / LLM_TILE) * n_groups * LLM_TILE + r % LLM_TILE; // block of group 0
         const int8_t *data = (const int8_t *)w->data + first * BLOCK;
-        for (uint32_t i = 0; i < n; i += AT_ONCE) {
+        for (uint32_t i = 0; i < n; i += 2) {
             const int8_t *codes = (const int8_t *)x->codes + (size_t)i * x->stride;
-            NAME(row)(y + i * y_stride + r, y_stride, data, w->scales + first, n_groups, codes, x->stride);
+            NAME(pairs)(y + i * y_stride + r, y_stride, r + 1 < w->rows, data, w->scales + first, n_groups, codes, x->stride);
         }
     }
     for (uint32_t i = n; i < x->n; i++) {
@@ -141,7 +143,6 @@ static void NAME(matmul)(float *y, uint32_t y_stride, const llm_tensor_t *w, con
 }
 
 #undef LANES
-#undef AT_ONCE
 #undef JOIN3
 #undef JOIN
 #undef NAME
