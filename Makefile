@@ -29,6 +29,8 @@ help:
 	@echo 'make setup      packages, Python environment, MicroPython source'
 	@echo 'make firmware   firmware of the emulated board (boards/QEMU_M7)'
 	@echo 'make unix       MicroPython for this machine; unix-asan: with sanitizers'
+	@echo 'make bench      instructions of kernels and tokens, bytes of code, into build/bench/*.json'
+	@echo 'make profile    where the instructions of a token go (POSITION=32)'
 	@echo 'make lint       put the style of Python and C right, and fail if it was not'
 	@echo 'make clean      remove what was built; distclean: and what was set up'
 	@echo
@@ -144,6 +146,20 @@ repl: $(FIRMWARE)
 
 board: $(FIRMWARE)
 	@$(PYTHON) firmware/qemu.py board
+
+# Measurements -----------------------------------------------------------------------------------
+
+# For `make profile`: where in the context the token stands.
+POSITION ?= 32
+
+.PHONY: bench profile
+bench: $(FIRMWARE) build/$(NAME).romfs
+	@$(PYTHON) tests/bench/bench_board.py build/$(NAME).romfs
+	@status=0; for bench in $(filter-out %_board.py %_tokenizer.py,$(sort $(wildcard tests/bench/bench_*.py))); do \
+	    $(PYTHON) $$bench || status=1; done; exit $$status
+
+profile: $(FIRMWARE) build/$(NAME).romfs
+	@$(PYTHON) tests/bench/profile_board.py build/$(NAME).romfs $(POSITION)
 
 # Checks -----------------------------------------------------------------------------------------
 

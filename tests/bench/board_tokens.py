@@ -26,14 +26,16 @@ def count(function, *args, **kwargs):
     return time.ticks_diff(end, middle) - time.ticks_diff(middle, start)
 
 
+# `positions` and `context` are given by whoever runs this.
 path = "/rom/" + [name for name in os.listdir("/rom") if name.endswith(".llm")][0]
 result = {"load": {}, "eval": {}, "sample": {}}
 for verify in (False, True):
-    result["load"][f"verify={verify}"] = count(llm.load, path, verify=verify)
+    gc.collect()
+    result["load"][f"verify={verify}"] = count(llm.load, path, verify=verify, context=context)  # noqa: F821
 
 gc.collect()
 before = gc.mem_alloc()
-model = llm.load(path)
+model = llm.load(path, context=context, verify=False)  # noqa: F821
 gc.collect()
 result["heap"] = gc.mem_alloc() - before
 result["memory"] = model.memory()
@@ -42,21 +44,23 @@ samplers = {
     "greedy": _llm.Sampler(temperature=0),
     "temperature 0.8, top_p 0.9": _llm.Sampler(temperature=0.8, top_p=0.9),
 }
+start = max(model.bos_id, 0)
 for name, sampler in samplers.items():
-    model.eval(model.bos_id)
+    model.eval(start)
     result["sample"][name] = count(model.sample, sampler)
     model.rewind(0)
 
-token = model.bos_id
-for position in range(256):
+token = start
+for position in range(max(positions) + 1):  # noqa: F821
     taken = count(model.eval, token)
-    if position in (0, 32, 128, 255):
+    if position in positions:  # noqa: F821
         result["eval"][position] = taken
     token = model.sample(samplers["greedy"])
 
-prompt = model.tokens()[:64]
-model.rewind(0)
-result["prompt of 64"] = count(model.eval, prompt)
+prompt = (model.tokens() * 64)[:64]
+if model.context >= len(prompt):
+    model.rewind(0)
+    result["prompt of 64"] = count(model.eval, prompt)
 text = "Once upon a time, there was a little girl named Lily."
 result[f"encode {len(text)} characters"] = count(model.encode, text)
 print(json.dumps(result))

@@ -111,8 +111,7 @@ def mca_cycles(program: Path, loop: list[int]) -> float | None:
     done = subprocess.run(
         [mca, "-mtriple=thumbv7em-none-eabi", "-mcpu=cortex-m7", f"-iterations={ITERATIONS}"],
         input="\n".join([".syntax unified", ".thumb", "loop:", *lines, ""]),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     cycles = re.search(r"^Total Cycles: +(\d+)$", done.stdout, re.MULTILINE)
