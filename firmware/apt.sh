@@ -18,10 +18,13 @@ if [ "${2:-}" = test ]; then
         libc6-dev-riscv64-cross; do
         [ -z "$(apt-cache show "$package" 2>/dev/null)" ] || packages="$packages $package"
     done
-    # The vector intrinsics of RISC-V: gcc 13 and later has them, else a newer clang.
-    if [ -n "$(apt-cache show clang-16 2>/dev/null)" ] && [ -z "$(apt-cache show gcc-13-riscv64-linux-gnu 2>/dev/null)" ]; then
-        packages="$packages clang-16"
-    fi
+    # The vector intrinsics of RISC-V: gcc 14 has them (the default in Debian 13), else a newer clang.
+    for package in gcc-14-riscv64-linux-gnu clang-19 clang-18; do
+        if [ -n "$(apt-cache show "$package" 2>/dev/null)" ]; then
+            packages="$packages $package"
+            break
+        fi
+    done
 fi
 
 missing() {
