@@ -181,8 +181,8 @@ class Sampler:
     ) -> None:
         """temperature: 0 to 100, below 0.001 the likeliest token always; top_k: 0 is all; top_p:
         above 0 to 1, 1 is all; min_p: 0 to 1, 0 is all; repetition_penalty: above 0 to 100, 1 is
-        none, over the last `repeat_last_n` (at most 4096) tokens; seed: 0 to 2**64 - 1. ValueError names a
-        setting that is out of range, NaN included.
+        none, over the last `repeat_last_n` (at most 4096) tokens; seed: 0 to 2**64 - 1.
+        ValueError names a setting that is out of range, NaN included.
         """
 
 class Decoder:

@@ -1,7 +1,7 @@
 """The engine on CPython: the same interface as the boards' module `_llm`, over the same C code.
 
-The interface is documented in py/llm/_llm.pyi. Here, the environment variable LLM_KERNELS names the
-kernel set of models that are not told one.
+The interface is documented in py/llm/_llm.pyi. Here, the environment variable LLM_KERNELS names
+the kernel set of models that are not told one.
 """
 
 from __future__ import annotations
