@@ -31,6 +31,7 @@ help:
 	@echo 'make unix       MicroPython for this machine; unix-asan: with sanitizers'
 	@echo 'make bench      instructions of kernels and tokens, bytes of code, into build/bench/*.json'
 	@echo 'make profile    where the instructions of a token go (POSITION=32)'
+	@echo 'make fuzz       fuzz the image reader, tokenizer and text (SECONDS=600)'
 	@echo 'make lint       put the style of Python and C right, and fail if it was not'
 	@echo 'make clean      remove what was built; distclean: and what was set up'
 	@echo
@@ -141,11 +142,10 @@ build/$(NAME).romfs: $(MODEL) build/$(NAME).model .venv/bin/edge-llm
 	@.venv/bin/edge-llm convert $(MODEL) --quantize int4 -o build/$(NAME).llm
 	@.venv/bin/edge-llm pack --romfs $@ build/$(NAME).llm
 
-repl: $(FIRMWARE)
-	@$(PYTHON) firmware/qemu.py repl
-
-board: $(FIRMWARE)
-	@$(PYTHON) firmware/qemu.py board
+# With the model at /rom, if there is one.
+repl board: ROMFS = $(if $(wildcard $(MODEL)),build/$(NAME).romfs)
+repl board: $(FIRMWARE) $(if $(wildcard $(MODEL)),build/$(NAME).romfs)
+	@$(PYTHON) firmware/qemu.py $(addprefix --romfs ,$(ROMFS)) $@
 
 # Measurements -----------------------------------------------------------------------------------
 
@@ -163,9 +163,14 @@ profile: $(FIRMWARE) build/$(NAME).romfs
 
 # Checks -----------------------------------------------------------------------------------------
 
-.PHONY: test lint clean distclean
+.PHONY: test fuzz lint clean distclean
 test: build/.apt-test $(FIRMWARE) $(UNIX) $(UNIX_ASAN) .venv/bin/edge-llm
 	@.venv/bin/pytest -q tests/host
+
+# SECONDS in all, over the three fuzz targets.
+fuzz: SECONDS ?= 600
+fuzz: .venv/bin/edge-llm
+	@$(MAKE) -C tests/fuzz run SECONDS=$(SECONDS)
 
 lint: .venv/.installed
 	@.venv/bin/pre-commit run --all-files --show-diff-on-failure
