@@ -165,7 +165,8 @@ profile: $(FIRMWARE) build/$(NAME).romfs
 
 .PHONY: test fuzz lint clean distclean
 test: build/.apt-test $(FIRMWARE) $(UNIX) $(UNIX_ASAN) .venv/bin/edge-llm
-	@.venv/bin/pytest -q tests/host
+	@# The tests of a file share its boards and what it builds: they stay together.
+	@.venv/bin/pytest -q -n $(JOBS) --dist loadfile tests/host
 
 # SECONDS in all, over the three fuzz targets.
 fuzz: SECONDS ?= 600
