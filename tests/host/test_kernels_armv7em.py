@@ -58,8 +58,8 @@ def test_bits(target: str, least: int) -> None:
     ("file", "old", "new", "message"),
     [
         ("gemv_int4.S", "smlawt lr, r11, r5, lr", "smlawt lr, r11, r1, lr", "matmul_int4"),
-        ("gemm.S", "asr sum11, sum11, #4", "asr sum11, sum11, #5", "matmul_int8"),
-        ("quantize_groups.S", "vcvtr.s32.f32", "vcvt.s32.f32", "quantize"),
+        ("gemm.S", "lsl r3, r3, #8", "lsl r3, r3, #7", "matmul_int8"),
+        ("quantize_passes.S", "vcvtr.s32.f32", "vcvt.s32.f32", "quantize"),
         ("rmsnorm_passes.S", "max s2, s7", "max s2, s6", "rmsnorm_quantize"),
         ("silu_mul_pairs.S", "negative s3, s5, s1", "negative s3, s5, s0", "silu_mul_quantize"),
         ("attention_softmax.S", "adc lr, lr, #0", "nop", "attention_int8"),

@@ -37,7 +37,8 @@ void llm_armv7em_gemv_int8(float *y, const void *w, const int8_t *scales, const 
 void llm_armv7em_gemm_int4(int32_t *acc, const void *w, const int8_t *scales, const int16_t *codes, uint32_t stride, uint32_t n_groups, uint32_t n_pairs);
 void llm_armv7em_gemm_int8(int32_t *acc, const void *w, const int8_t *scales, const int16_t *codes, uint32_t stride, uint32_t n_groups, uint32_t n_pairs);
 
-// y [n][y_stride bytes], four floats each = acc [n][4] * (row_scales * x_scales [n]); n is at least 1.
-void llm_armv7em_scale_tile(float *y, uint32_t y_stride, const int32_t *acc, const float row_scales[4], const float *x_scales, uint32_t n);
+// y [2 * n_pairs][y_stride bytes], four floats each = acc [2 * n_pairs][4] * (row_scales * x_scales [2 * n_pairs]); n_pairs is at
+// least 1.
+void llm_armv7em_scale_tile(float *y, uint32_t y_stride, const int32_t *acc, const float row_scales[4], const float *x_scales, uint32_t n_pairs);
 
 #endif

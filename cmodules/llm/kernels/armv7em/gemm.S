@@ -7,108 +7,92 @@
     .thumb
     .text
 
-// The inner loop: two rows times two vectors.
+// The inner loop: four rows times two vectors.
     codes0 .req r0
     codes1 .req r1
-    wide .req r2 // widened weights, in the order of the codes: 16 words a row
-    // r3, r4: words of a row; r5, r6: of the first vector; r7, r8: of the second
-    sum00 .req r9 // first row, first vector
-    sum01 .req r10 // first row, second vector
-    sum10 .req r11
-    sum11 .req r12
-    acc .req lr // [vector][4 rows]
+    row_a .req r2 // a pair of weights of an even row
+    row_b .req r3 // of the odd row that follows
+    code0 .req r4 // a pair of codes of the first vector
+    code1 .req r5 // of the second
+    // r6 to r9: sums of the four rows with the first vector; r10, r11, r12, lr: with the second
 
-    // On the stack, after the widened weights:
-    .equ SCALES_02, 256 // of the group: rows 0 and 2
-    .equ SCALES_13, 260 // rows 1 and 3
-    .equ W, 264 // of the next group
-    .equ SCALES, 268 // of the next group
-    .equ CODES, 272 // of the next group, first vector
-    .equ STRIDE, 276 // bytes from one vector to the next
-    .equ GROUPS, 280 // still to do
-    .equ ACC_END, 284 // past the last vector
-    .equ ACC, 288 // of the first vector
+    // On the stack:
+    .equ ACC_NEXT, 0 // of the two vectors at work
+    .equ SCALES_02, 4 // of the group: rows 0 and 2
+    .equ SCALES_13, 8 // rows 1 and 3
+    .equ GROUPS, 12 // still to do
+    .equ W, 16 // of the next group
+    .equ SCALES, 20 // of the next group
+    .equ CODES, 24 // of the next group, first vector
+    .equ STRIDE, 28 // bytes from one vector to the next
+    .equ ACC_END, 32 // past the last vector
+    .equ ACC, 36 // of the first vector
+    .equ WIDE, 40 // the widened weights: for each two rows 16 pairs of the one and of the other in turn, in the order of the codes
     .equ FRAME, 300
 
-// Two words of each row and vector, eight products.
-    .macro step row, i
-    ldrd r5, r6, [codes0, #8 * \i]
-    ldrd r3, r4, [wide, #64 * \row + 8 * \i]
-    ldrd r7, r8, [codes1, #8 * \i]
+    .macro multiply i, sum, a, b
     .if \i == 0
-    smuad sum00, r3, r5
-    smuad sum01, r3, r7
+    smuad \sum, \a, \b
     .else
-    smlad sum00, r3, r5, sum00
-    smlad sum01, r3, r7, sum01
+    smlad \sum, \a, \b, \sum
     .endif
-    smlad sum00, r4, r6, sum00
-    smlad sum01, r4, r8, sum01
-    ldrd r3, r4, [wide, #64 * \row + 64 + 8 * \i]
-    .if \i == 0
-    smuad sum10, r3, r5
-    smuad sum11, r3, r7
-    .else
-    smlad sum10, r3, r5, sum10
-    smlad sum11, r3, r7, sum11
-    .endif
-    smlad sum10, r4, r6, sum10
-    smlad sum11, r4, r8, sum11
     .endm
 
-// Adds two sums, scaled, to the accumulators of one vector. \half of the scales: b for rows 0 and 1, t for 2 and 3.
-    .macro add_scaled bits, row, vector, half, a, b, sum_a, sum_b
-    ldrd \a, \b, [acc, #16 * \vector + 4 * \row]
-    .if \bits == 4 // a sum is 65536 times the dot product
-    smlaw\half \a, \sum_a, r3, \a
-    smlaw\half \b, \sum_b, r4, \b
-    .else // 16 times; r3 and r4 hold the two scales
-    mla \a, \sum_a, r3, \a
-    mla \b, \sum_b, r4, \b
+// Pair \i of each row times that of each vector. A load of codes stands between two multiplications that do not wait for it, so
+// that it issues with one: that of the first vector is for the next pair.
+    .macro step i
+    ldrd row_a, row_b, [sp, #WIDE + 8 * \i]
+    multiply \i, r6, row_a, code0
+    ldr code1, [codes1, #4 * \i]
+    multiply \i, r7, row_b, code0
+    multiply \i, r10, row_a, code1
+    multiply \i, r11, row_b, code1
+    ldrd row_a, row_b, [sp, #WIDE + 128 + 8 * \i]
+    multiply \i, r8, row_a, code0
+    multiply \i, r9, row_b, code0
+    .if \i < 15
+    ldr code0, [codes0, #4 * \i + 4]
     .endif
-    strd \a, \b, [acc, #16 * \vector + 4 * \row]
+    multiply \i, r12, row_a, code1
+    multiply \i, lr, row_b, code1
     .endm
 
-    .macro two_rows bits, row, half
-    .irp i, 0, 1, 2, 3, 4, 5, 6, 7
-    step \row, \i
-    .endr
-    ldrd r3, r4, [sp, #SCALES_02]
-    .if \bits == 8
-    asr sum00, sum00, #4
-    asr sum01, sum01, #4
-    asr sum10, sum10, #4
-    asr sum11, sum11, #4
-    .if \row == 0
-    sxth r3, r3
-    sxth r4, r4
-    .else
-    asr r3, r3, #16
-    asr r4, r4, #16
-    .endif
-    .endif
-    add_scaled \bits, \row, 0, \half, r5, r6, sum00, sum10
-    add_scaled \bits, \row, 1, \half, r7, r8, sum01, sum11
+// Adds a sum, scaled, to word \i of the accumulators at r2; the result stays in \sum. \scale: b or t of a register.
+    .macro add_scaled i, half, scale, sum
+    ldr r3, [r2, #4 * \i]
+    smlaw\half \sum, \sum, \scale, r3
     .endm
 
-// Widens eight int4 weights. r11: 0xF000F000; r12: where to.
-    .macro widen_int4 word
-    and r7, r11, \word, lsl #4
-    and r8, r11, \word, lsl #12
-    and r9, r11, \word
-    and r10, r11, \word, lsl #8
-    stm r12!, {r7-r10}
+// Widens word \j of rows \row and \row + 1 of int4 weights. r0: the group; r1: 0xF000F000; r12: where to.
+    .macro widen_int4 row, j
+    ldr r2, [r0, #16 * \row + 4 * \j]
+    ldr r3, [r0, #16 * \row + 16 + 4 * \j]
+    and r4, r1, r2, lsl #4
+    and r5, r1, r3, lsl #4
+    and r6, r1, r2, lsl #12
+    and r7, r1, r3, lsl #12
+    and r8, r1, r2
+    and r9, r1, r3
+    and r10, r1, r2, lsl #8
+    and r11, r1, r3, lsl #8
+    stm r12!, {r4-r11}
     .endm
 
-// Widens word \j of a row of int8 weights at r0, and word \j + 4. r12: where to.
-    .macro widen_int8 j
-    ldr r3, [r0, #4 * \j + 16]
-    ldr r4, [r0, #4 * \j]
-    sxtb16 r7, r4, ror #8
-    sxtb16 r8, r4
-    sxtb16 r9, r3, ror #8
+// Widens words \j and \j + 4 of the two rows of int8 weights.
+    .macro widen_int8 row, j
+    ldr r1, [r0, #32 * \row + 4 * \j]
+    ldr r2, [r0, #32 * \row + 32 + 4 * \j]
+    ldr r3, [r0, #32 * \row + 4 * \j + 16]
+    ldr lr, [r0, #32 * \row + 32 + 4 * \j + 16]
+    sxtb16 r4, r1, ror #8
+    sxtb16 r5, r2, ror #8
+    sxtb16 r6, r1
+    sxtb16 r7, r2
+    sxtb16 r8, r3, ror #8
+    sxtb16 r9, lr, ror #8
     sxtb16 r10, r3
-    stm r12!, {r7-r10}
+    sxtb16 r11, lr
+    stm r12!, {r4-r11}
     .endm
 
 // void llm_armv7em_gemm_intN(int32_t *acc, const void *w, const int8_t *scales, const int16_t *codes, uint32_t stride,
@@ -121,64 +105,77 @@
 llm_armv7em_gemm_int\bits:
     push {r4-r11, lr}
     sub sp, sp, #FRAME
-    str r0, [sp, #ACC]
     strd r1, r2, [sp, #W]
     ldr r4, [sp, #FRAME + 36] // stride
     strd r3, r4, [sp, #CODES]
     ldr r5, [sp, #FRAME + 40] // n_groups
     ldr r6, [sp, #FRAME + 44] // n_pairs
     add r6, r0, r6, lsl #5
-    strd r5, r6, [sp, #GROUPS]
-    .irp zero, r7, r8, r9, r10
+    str r5, [sp, #GROUPS]
+    strd r6, r0, [sp, #ACC_END]
+    .irp zero, r4, r5, r7, r8, r9, r10, r11, r12
     mov \zero, #0
     .endr
-0:  stm r0!, {r7-r10}
+0:  stm r0!, {r4, r5, r7-r12}
     cmp r0, r6
     bne 0b
 
 1:  // Widen the group.
-    ldr r0, [sp, #W]
-    mov r12, sp
+    ldrd r0, lr, [sp, #W]
+    add r12, sp, #WIDE
     .if \bits == 4
-    mov r11, #0xF000F000
-    .rept 4
-    ldm r0!, {r3-r6}
-    .irp word, r3, r4, r5, r6
-    widen_int4 \word
-    .endr
-    .endr
-    .else
-    .rept 4
-    .irp j, 0, 1, 2, 3
-    widen_int8 \j
-    .endr
-    add r0, r0, #32
-    .endr
+    mov r1, #0xF000F000
     .endif
-    str r0, [sp, #W]
-    ldr r1, [sp, #SCALES]
-    ldr r3, [r1], #4
-    str r1, [sp, #SCALES]
+    ldr r3, [lr], #4
+    str lr, [sp, #SCALES]
+    .if \bits == 4 // a sum is 65536 times the dot product
     sxtb16 r4, r3
     sxtb16 r5, r3, ror #8
+    .else // 256 times, and scales are too
+    bic r5, r3, #0x00FF00FF
+    lsl r3, r3, #8
+    bic r4, r3, #0x00FF00FF
+    .endif
     strd r4, r5, [sp, #SCALES_02]
+    .irp row, 0, 2
+    .irp j, 0, 1, 2, 3
+    widen_int\bits \row, \j
+    .endr
+    .endr
+    add r0, r0, #16 * \bits
+    str r0, [sp, #W]
 
     // Two vectors at a time.
-    ldr codes0, [sp, #CODES]
-    ldr r3, [sp, #STRIDE]
-    add codes1, codes0, r3
+    ldrd codes0, r3, [sp, #CODES] // and their stride
     add r4, codes0, #64
     str r4, [sp, #CODES]
-    ldr acc, [sp, #ACC]
-    mov wide, sp
-2:  two_rows \bits, 0, b
-    two_rows \bits, 2, t
-    ldr r3, [sp, #STRIDE]
-    add acc, acc, #32
+    ldr r5, [sp, #ACC]
+    add codes1, codes0, r3
+    str r5, [sp, #ACC_NEXT]
+2:  ldr code0, [codes0]
+    .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    step \i
+    .endr
+    ldm sp, {r2, r4, r5} // ACC_NEXT, SCALES_02, SCALES_13
+    .if \bits == 8
+    .irp sum, r6, r7, r8, r9, r10, r11, r12, lr
+    lsl \sum, \sum, #4
+    .endr
+    .endif
+    add_scaled 0, b, r4, r6
+    add_scaled 1, b, r5, r7
+    add_scaled 2, t, r4, r8
+    add_scaled 3, t, r5, r9
+    add_scaled 4, b, r4, r10
+    add_scaled 5, b, r5, r11
+    add_scaled 6, t, r4, r12
+    add_scaled 7, t, r5, lr
+    ldrd r3, r4, [sp, #STRIDE] // and ACC_END
+    stm r2!, {r6-r12, lr}
     add codes0, codes0, r3, lsl #1
+    str r2, [sp, #ACC_NEXT]
     add codes1, codes1, r3, lsl #1
-    ldr r3, [sp, #ACC_END]
-    cmp acc, r3
+    cmp r2, r4
     bne 2b
 
     ldr r3, [sp, #GROUPS]

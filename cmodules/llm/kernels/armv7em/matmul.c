@@ -25,20 +25,27 @@ static void multiply_one(float *y, const llm_tensor_t *w, const int16_t *codes, 
     }
 }
 
-// An even number of vectors.
-static void multiply_block(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x, uint32_t n, const type_t *type) {
+// 2 * n_pairs vectors.
+static void multiply_pairs(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x, uint32_t n_pairs, const type_t *type) {
+    int32_t acc[LLM_MAX_BLOCK][LLM_TILE];
     uint32_t n_groups = llm_n_groups(w->cols);
-    for (uint32_t r = 0; r < w->rows; r += LLM_TILE) {
-        int32_t acc[LLM_MAX_BLOCK][LLM_TILE];
-        size_t block = (size_t)r * n_groups;
-        type->gemm(acc[0], (const uint8_t *)w->data + block * type->block_size, w->scales + block, x->codes, x->stride * sizeof(int16_t), n_groups, n / 2);
-        if (w->rows - r >= LLM_TILE) {
-            llm_armv7em_scale_tile(y + r, y_stride * sizeof(*y), acc[0], w->row_scales + r, x->scales, n);
-        } else {
-            for (uint32_t i = 0; i < n; i++) {
-                for (uint32_t j = 0; j < w->rows - r; j++) {
-                    y[i * y_stride + r + j] = (float)acc[i][j] * (w->row_scales[r + j] * x->scales[i]);
-                }
+    uint32_t stride = x->stride * sizeof(int16_t);
+    const uint8_t *data = w->data;
+    const int8_t *scales = w->scales;
+    const float *row_scales = w->row_scales;
+    const float *last = row_scales + w->rows / LLM_TILE * LLM_TILE; // of the rows that fill no tile
+    for (; row_scales < last; row_scales += LLM_TILE, y += LLM_TILE) {
+        type->gemm(acc[0], data, scales, x->codes, stride, n_groups, n_pairs);
+        llm_armv7em_scale_tile(y, y_stride * sizeof(*y), acc[0], row_scales, x->scales, n_pairs);
+        data += n_groups * LLM_TILE * type->block_size;
+        scales += n_groups * LLM_TILE;
+    }
+    uint32_t rest = w->rows % LLM_TILE;
+    if (rest > 0) {
+        type->gemm(acc[0], data, scales, x->codes, stride, n_groups, n_pairs);
+        for (uint32_t i = 0; i < 2 * n_pairs; i++) {
+            for (uint32_t j = 0; j < rest; j++) {
+                y[i * y_stride + j] = (float)acc[i][j] * (row_scales[j] * x->scales[i]);
             }
         }
     }
@@ -47,7 +54,7 @@ static void multiply_block(float *y, uint32_t y_stride, const llm_tensor_t *w, c
 static void multiply(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x, const type_t *type) {
     uint32_t even = x->n & ~1u;
     if (even > 0) {
-        multiply_block(y, y_stride, w, x, even, type);
+        multiply_pairs(y, y_stride, w, x, even / 2, type);
     }
     if (even < x->n) {
         multiply_one(y + even * y_stride, w, (const int16_t *)x->codes + even * x->stride, x->scales[even], type);

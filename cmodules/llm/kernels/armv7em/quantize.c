@@ -5,23 +5,9 @@
 #include "fpu.h"
 #include "quantize.h"
 
-static float max_magnitude(const float *x, uint32_t n) {
-    float a = 0.0f;
-    float b = 0.0f;
-    uint32_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        a = llm_armv7em_max(a, llm_armv7em_abs(x[i]));
-        b = llm_armv7em_max(b, llm_armv7em_abs(x[i + 1]));
-        a = llm_armv7em_max(a, llm_armv7em_abs(x[i + 2]));
-        b = llm_armv7em_max(b, llm_armv7em_abs(x[i + 3]));
-    }
-    for (; i < n; i++) {
-        a = llm_armv7em_max(a, llm_armv7em_abs(x[i]));
-    }
-    return llm_armv7em_max(a, b);
-}
-
+float llm_armv7em_max_magnitude(const float *x, uint32_t n);
 void llm_armv7em_quantize_groups(int16_t *codes, const float *x, uint32_t n_groups, float k);
+void llm_armv7em_quantize_bytes(int8_t *codes, const float *x, uint32_t n_fours, float k);
 
 float llm_armv7em_quantize_max(void *codes_out, const float *x, uint32_t n, float max) {
     int16_t *codes = codes_out;
@@ -43,18 +29,22 @@ float llm_armv7em_quantize_max(void *codes_out, const float *x, uint32_t n, floa
 }
 
 float llm_armv7em_quantize(void *codes, const float *x, uint32_t n) {
-    return llm_armv7em_quantize_max(codes, x, n, max_magnitude(x, n));
+    return llm_armv7em_quantize_max(codes, x, n, llm_armv7em_max_magnitude(x, n));
 }
 
 uint16_t llm_armv7em_quantize_kv(int8_t *codes, const float *x, uint32_t n) {
-    float max = max_magnitude(x, n);
+    float max = llm_armv7em_max_magnitude(x, n);
     if (max < LLM_SMALLEST) {
         memset(codes, 0, n);
         return 0;
     }
     uint32_t bits = llm_float_bits(max / 127.0f) + 0xFFFF;
     float k = 1.0f / llm_bits_float(bits & 0xFFFF0000u);
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t whole = n & ~3u;
+    if (whole > 0) {
+        llm_armv7em_quantize_bytes(codes, x, whole / 4, k);
+    }
+    for (uint32_t i = whole; i < n; i++) {
         codes[i] = (int8_t)llm_armv7em_round(x[i] * k);
     }
     return (uint16_t)(bits >> 16);
