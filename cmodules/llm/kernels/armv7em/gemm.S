@@ -18,17 +18,18 @@
 
     // On the stack:
     .equ ACC_NEXT, 0 // of the two vectors at work
-    .equ SCALES_02, 4 // of the group: rows 0 and 2
-    .equ SCALES_13, 8 // rows 1 and 3
-    .equ GROUPS, 12 // still to do
+    .equ STARTED, 4 // 0 in the first group, whose sums are added to nothing
+    .equ SCALES_02, 8 // of the group: rows 0 and 2
+    .equ SCALES_13, 12 // rows 1 and 3
     .equ W, 16 // of the next group
     .equ SCALES, 20 // of the next group
     .equ CODES, 24 // of the next group, first vector
     .equ STRIDE, 28 // bytes from one vector to the next
     .equ ACC_END, 32 // past the last vector
     .equ ACC, 36 // of the first vector
-    .equ WIDE, 40 // the widened weights: for each two rows 16 pairs of the one and of the other in turn, in the order of the codes
-    .equ FRAME, 300
+    .equ GROUPS, 40 // still to do
+    .equ WIDE, 48 // the widened weights: for each two rows 16 pairs of the one and of the other in turn, in the order of the codes
+    .equ FRAME, 308
 
     .macro multiply i, sum, a, b
     .if \i == 0
@@ -113,12 +114,8 @@ llm_armv7em_gemm_int\bits:
     add r6, r0, r6, lsl #5
     str r5, [sp, #GROUPS]
     strd r6, r0, [sp, #ACC_END]
-    .irp zero, r4, r5, r7, r8, r9, r10, r11, r12
-    mov \zero, #0
-    .endr
-0:  stm r0!, {r4, r5, r7-r12}
-    cmp r0, r6
-    bne 0b
+    mov r4, #0
+    str r4, [sp, #STARTED]
 
 1:  // Widen the group.
     ldrd r0, lr, [sp, #W]
@@ -156,12 +153,13 @@ llm_armv7em_gemm_int\bits:
     .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
     step \i
     .endr
-    ldm sp, {r2, r4, r5} // ACC_NEXT, SCALES_02, SCALES_13
+    ldm sp, {r2-r5} // ACC_NEXT, STARTED, SCALES_02, SCALES_13
     .if \bits == 8
     .irp sum, r6, r7, r8, r9, r10, r11, r12, lr
     lsl \sum, \sum, #4
     .endr
     .endif
+    cbz r3, 4f
     add_scaled 0, b, r4, r6
     add_scaled 1, b, r5, r7
     add_scaled 2, t, r4, r8
@@ -170,15 +168,28 @@ llm_armv7em_gemm_int\bits:
     add_scaled 5, b, r5, r11
     add_scaled 6, t, r4, r12
     add_scaled 7, t, r5, lr
-    ldrd r3, r4, [sp, #STRIDE] // and ACC_END
+3:  ldrd r3, r4, [sp, #STRIDE] // and ACC_END
     stm r2!, {r6-r12, lr}
     add codes0, codes0, r3, lsl #1
     str r2, [sp, #ACC_NEXT]
     add codes1, codes1, r3, lsl #1
     cmp r2, r4
     bne 2b
+    b 5f
 
-    ldr r3, [sp, #GROUPS]
+4:  // The first group has nothing to be added to.
+    smulwb r6, r6, r4
+    smulwb r7, r7, r5
+    smulwt r8, r8, r4
+    smulwt r9, r9, r5
+    smulwb r10, r10, r4
+    smulwb r11, r11, r5
+    smulwt r12, r12, r4
+    smulwt lr, lr, r5
+    b 3b
+
+5:  ldr r3, [sp, #GROUPS]
+    str r3, [sp, #STARTED] // not 0
     subs r3, r3, #1
     str r3, [sp, #GROUPS]
     bne 1b
