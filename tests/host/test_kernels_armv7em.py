@@ -6,11 +6,16 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/bench"))
+
+import bench_armv7em  # noqa: E402
+
 CORE = ROOT / "cmodules/llm"
 SET = CORE / "kernels/armv7em"
 MACHINES = {"cortex-m7": "mps2-an500", "cortex-m4": "mps2-an386"}
@@ -134,3 +139,18 @@ def test_left_out(tmp_path: Path, flags: list[str], there: bool) -> None:
     ).stdout
     assert ("llm_armv7em_" in symbols) == there
     assert "llm_ref_matmul_int4" in symbols
+
+
+def test_costs() -> None:
+    """Exact instruction counts, and estimated cycles where llvm-mca is there, stay within what
+    was set out to be reached."""
+    results = {
+        (r["kernel"], r["batch"]): r
+        for r in bench_armv7em.measure()
+        if (r["columns"], r["rows"]) == (288, 768) or r["kernel"] == "softmax"
+    }
+    for key, (instructions, cycles) in bench_armv7em.TARGETS.items():
+        assert instructions is None or results[key]["instructions_per_mac"] <= instructions
+        assert cycles is None or results[key].get("cycles_per_mac_mca", 0) <= cycles
+    softmax = results["softmax", 1]["instructions_per_element"]
+    assert softmax <= bench_armv7em.SOFTMAX_TARGET
