@@ -45,6 +45,9 @@ def test_bits(bits: int) -> None:
 
 def test_instructions() -> None:
     """The count that is to be reached, and none worse with longer vectors."""
+    usage = subprocess.run(["qemu-riscv64", "--help"], capture_output=True, text=True).stdout
+    if "-plugin" not in usage:
+        pytest.skip("qemu-riscv64 takes no plugins, as Debian 13's; nothing counts")
     results = bench_rvv.measure()
     assert results == bench_rvv.measure()  # the same at each run
     found = {

@@ -57,6 +57,15 @@ size_t strlen(const char *s) {
     return n;
 }
 
+// The product of two numbers in full, which the compiler's own library lacks from release 13 on.
+uint64_t __umulsidi3(uint32_t a, uint32_t b) {
+    uint32_t low = (a & 0xffff) * (b & 0xffff);
+    uint32_t middle = (a >> 16) * (b & 0xffff) + (low >> 16);
+    uint32_t other = (a & 0xffff) * (b >> 16) + (middle & 0xffff);
+    uint32_t high = (a >> 16) * (b >> 16) + (middle >> 16) + (other >> 16);
+    return (uint64_t)high << 32 | other << 16 | (low & 0xffff);
+}
+
 #define SIGN 0x80000000u
 #define INFINITY_BITS 0x7F800000u
 #define NAN_BITS 0x7FC00000u
