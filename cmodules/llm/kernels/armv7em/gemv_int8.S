@@ -7,6 +7,8 @@
     .thumb
     .text
 
+#include "macros.inc"
+
     w .req r0 // weights of the group, less 8 bytes
     scales .req r1 // its four scales
     codes .req r2 // its codes
@@ -116,25 +118,7 @@ llm_armv7em_gemv_int8:
     bne .Lnext_group
 
 .Lscale:
-    vmov s0, s1, r6, r7
-    vmov s2, s3, r12, lr
-    ldrd r4, r5, [sp, #ROW_SCALES]
-    vldmia r4!, {s4-s7}
-    ldr r6, [sp, #TILES]
-    vcvt.f32.s32 s0, s0
-    vcvt.f32.s32 s1, s1
-    vcvt.f32.s32 s2, s2
-    vcvt.f32.s32 s3, s3
-    vmul.f32 s4, s4, s8
-    vmul.f32 s5, s5, s8
-    vmul.f32 s6, s6, s8
-    vmul.f32 s7, s7, s8
-    vmul.f32 s0, s0, s4
-    vmul.f32 s1, s1, s5
-    vmul.f32 s2, s2, s6
-    vmul.f32 s3, s3, s7
-    vstmia r5!, {s0-s3}
-    strd r4, r5, [sp, #ROW_SCALES]
+    scale_tile
     subs r6, r6, #1
     bne .Ltile
 
