@@ -9,5 +9,6 @@ package(
         "model.py",
         "hal/__init__.py",
         "hal/micropython.py",
+        "hal/shared.py",
     ),
 )

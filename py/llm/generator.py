@@ -1,6 +1,5 @@
 """Text from a model."""
 
-import hashlib
 from array import array
 
 from . import hal
@@ -154,7 +153,7 @@ class Generator:
 def digest(ids):
     """16 hexadecimal digits that tell one sequence of token ids from another."""
     # SHA-256 of the ids as 32-bit little-endian integers, as they lie in memory on every target.
-    return hashlib.sha256(array("I", ids)).digest()[:8].hex()
+    return hal.sha256(array("I", ids)).digest()[:8].hex()
 
 
 def _split(text, stops):

@@ -1,6 +1,5 @@
 """Models and their tokenizers."""
 
-import hashlib
 import json
 import struct
 
@@ -60,7 +59,7 @@ class Model(hal.engine.Model):
             kind, end, _, _ = struct.unpack_from("<4sIII", data, 64 + 16 * i)
             if kind == b"HASH":
                 break
-        sha256 = hashlib.sha256()
+        sha256 = hal.sha256()
         for at in range(0, end, 4096):
             sha256.update(data[at : min(at + 4096, end)])
         if sha256.digest() != self.hash():

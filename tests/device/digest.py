@@ -2,7 +2,6 @@
 # VECTORS: the folder of the images. MODELS: more of them, a tuple of paths. Any block must give
 # the same.
 # ruff: noqa: F821 (the runner defines the names in capitals)
-import hashlib
 from array import array
 
 import llm
@@ -13,7 +12,7 @@ for path in tuple(VECTORS + "tiny-" + name + ".llm" for name in ("f32", "int8", 
     for cache in ("int8", "f32"):
         model = llm.load(path, cache=cache, context=64)
         logits = array("f", [0.0] * model.vocab_size)
-        sha256 = hashlib.sha256()
+        sha256 = llm.hal.sha256()
         for token in TOKENS:
             model.eval(token)
             sha256.update(model.logits(logits))

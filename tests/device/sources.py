@@ -2,7 +2,6 @@
 # VECTORS: the folder of the images, with a slash at its end. SCRATCH: a folder to write to.
 # ruff: noqa: F821 (the runner defines the names in capitals)
 import os
-import sys
 
 import llm
 
@@ -26,24 +25,6 @@ print(ids)
 for data in (bytearray(image), memoryview(image), memoryview(image + bytes(100))):
     assert story(data) == ids
 assert story(memoryview(bytes(16) + image)[16:]) == ids
-
-# Addresses of memory: a buffer's here, mapped flash's on a board.
-if sys.implementation.name == "micropython":
-    import uctypes
-
-    address = uctypes.addressof(image)
-else:
-    import ctypes
-
-    address = ctypes.addressof(ctypes.c_char.from_buffer(data := bytearray(image)))
-assert story(address) == ids
-assert story((address, len(image))) == ids
-for source in ((address, 500), address + 64, 12, 0, (address, 1, 2), (address, "1"), ("1", 1)):
-    try:
-        story(source)
-    except (ValueError, TypeError) as error:
-        message = error.args[0].replace(hex(address + 64), "...")
-        print(type(error).__name__, message if isinstance(error, ValueError) else "")
 
 # A file system that cannot show a file in place: the file is read into RAM, once.
 copy = SCRATCH + "copy.llm"

@@ -21,6 +21,7 @@ from edge_llm.importers import open_model
 from edge_llm.romfs import write_romfs
 from mpremote.transport_serial import SerialTransport
 from qemu import Board
+from test_circuitpython import run as run_on_circuitpython
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "tests" / "device"
@@ -29,6 +30,7 @@ STORIES = ROOT.parent / "shared" / "models" / "stories260K"
 
 EVERYWHERE = ("tour", "digest", "errors", "text", "two", "sources", "damaged")
 MICROPYTHON_ONLY = ("romfs", "memory")
+NOT_ON_CIRCUITPYTHON = ("addresses",)
 
 # On a desk the package is part of edge_llm.
 ON_CPYTHON = "import sys, edge_llm.llm; sys.modules['llm'] = edge_llm.llm\n"
@@ -57,6 +59,10 @@ def run_cpython(source: str, seconds: float = 60, **variables: object) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_circuitpython(source: str, seconds: float = 60, **variables: object) -> str:
+    return run_on_circuitpython(assignments(variables) + source, seconds=seconds)
 
 
 @pytest.fixture(scope="session")
@@ -113,11 +119,12 @@ class Runtime:
         )
 
 
-@pytest.fixture(params=["cpython", "unix", "unix_asan", "board"])
+@pytest.fixture(params=["cpython", "circuitpython", "unix", "unix_asan", "board"])
 def runtime(request: pytest.FixtureRequest, rom: Path, tmp_path: Path) -> Runtime:
     """Each runtime in turn."""
     run: Run = {
         "cpython": lambda: run_cpython,
+        "circuitpython": lambda: run_circuitpython,
         "unix": lambda: request.getfixturevalue("unix"),
         "unix_asan": lambda: request.getfixturevalue("unix_asan"),
         "board": lambda: request.getfixturevalue("device").run,
@@ -125,16 +132,19 @@ def runtime(request: pytest.FixtureRequest, rom: Path, tmp_path: Path) -> Runtim
     return Runtime(request.param, run, rom, tmp_path)
 
 
-@pytest.mark.parametrize("name", EVERYWHERE + MICROPYTHON_ONLY)
+@pytest.mark.parametrize("name", EVERYWHERE + MICROPYTHON_ONLY + NOT_ON_CIRCUITPYTHON)
 def test_script(name: str, runtime: Runtime) -> None:
-    if name in MICROPYTHON_ONLY and runtime.name == "cpython":
+    if name in MICROPYTHON_ONLY and runtime.name in ("cpython", "circuitpython"):
         pytest.skip("about MicroPython's heap and file systems")
+    if name in NOT_ON_CIRCUITPYTHON and runtime.name == "circuitpython":
+        pytest.skip("about what CircuitPython cannot do")
     assert runtime(script(name), MODELS=()) == expected(name)
 
 
 def test_every_script_is_run() -> None:
-    assert {path.stem for path in SCRIPTS.glob("*.exp")} == {*EVERYWHERE, *MICROPYTHON_ONLY}
-    named = {*EVERYWHERE, *MICROPYTHON_ONLY, "story", "interrupt"}
+    tests = {*EVERYWHERE, *MICROPYTHON_ONLY, *NOT_ON_CIRCUITPYTHON}
+    assert {path.stem for path in SCRIPTS.glob("*.exp")} == tests
+    named = {*tests, "story", "interrupt"}
     assert {path.stem for path in SCRIPTS.glob("*.py")} == named
 
 

@@ -4,36 +4,65 @@ import ctypes
 import io
 import mmap
 import os
+import select
 import sys
 import time
+from hashlib import sha256
 
 from edge_llm import engine
 
-__all__ = ["engine"]
+__all__ = [
+    "clock",
+    "drain",
+    "drive",
+    "engine",
+    "hertz",
+    "is_text",
+    "levels",
+    "mapped",
+    "mem_free",
+    "mem_used",
+    "random_seed",
+    "set_baud",
+    "set_clock",
+    "sha256",
+    "stdout",
+    "temperature",
+    "ticks_diff",
+    "ticks_ms",
+    "ticks_us",
+    "view",
+    "voltage",
+    "waiting",
+    "with_path",
+]
 
 
 def ticks_ms():
-    """Milliseconds since some time in the past."""
     return time.monotonic_ns() // 1_000_000
 
 
+def ticks_us():
+    return time.monotonic_ns() // 1000
+
+
 def ticks_diff(end, start):
-    """Milliseconds from `start` to `end`."""
     return end - start
 
 
 def mem_free():
-    """Bytes of RAM that are free: not known here."""
+    return 0
+
+
+def mem_used():
     return 0
 
 
 def random_seed():
-    """A seed that differs from one start to the next."""
     return int.from_bytes(os.urandom(4), "little")
 
 
 def view(file):
-    """The contents of an open binary file in place, or None if it cannot be mapped."""
     try:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):
@@ -41,22 +70,60 @@ def view(file):
 
 
 def with_path(error, path):
-    """An OSError that names the file that `error` is about."""
     if error.errno is None:
         return OSError(f"{path}: {error}")
     return OSError(error.errno, error.strerror, path)
 
 
 def mapped(address, size):
-    """`size` bytes of this process's memory at `address`."""
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
 
 
 def stdout():
-    """The terminal."""
     return sys.stdout
 
 
 def is_text(stream):
-    """Whether a stream takes str, not bytes."""
     return isinstance(stream, io.TextIOBase)
+
+
+def waiting(stream=None):
+    if hasattr(stream, "in_waiting"):  # a serial port of pyserial
+        return stream.in_waiting
+    return len(select.select([sys.stdin if stream is None else stream], [], [], 0)[0])
+
+
+def drive(pin, on):
+    pin.value = bool(on)
+
+
+def drain(uart):
+    uart.flush()
+
+
+def set_baud(uart, baud):
+    uart.baudrate = baud
+
+
+def clock():
+    return None
+
+
+def set_clock(clock):
+    raise ValueError("the clock cannot be set on a desk")
+
+
+def hertz(clock):
+    return clock or 0
+
+
+def levels():
+    return ()
+
+
+def temperature():
+    return None
+
+
+def voltage():
+    return None

@@ -1,57 +1,137 @@
 """The MicroPython side of `hal`."""
 
-import gc
 import os
 import sys
 import time
-from time import ticks_diff, ticks_ms
+from hashlib import sha256
+from time import ticks_diff, ticks_ms, ticks_us
 
 import _llm as engine
 import uctypes
 
-__all__ = ["engine", "ticks_diff", "ticks_ms"]
+from .shared import mem_free, mem_used, view, with_path
 
+try:
+    import machine
+except ImportError:
+    machine = None
 
-def mem_free():
-    """Bytes of the heap that are free."""
-    gc.collect()
-    return gc.mem_free()
+__all__ = [
+    "clock",
+    "drain",
+    "drive",
+    "engine",
+    "hertz",
+    "is_text",
+    "levels",
+    "mapped",
+    "mem_free",
+    "mem_used",
+    "random_seed",
+    "set_baud",
+    "set_clock",
+    "sha256",
+    "stdout",
+    "temperature",
+    "ticks_diff",
+    "ticks_ms",
+    "ticks_us",
+    "view",
+    "voltage",
+    "waiting",
+    "with_path",
+]
 
 
 def random_seed():
-    """A seed that differs from one start to the next, where the port has a source of such
-    numbers.
-    """
     if hasattr(os, "urandom"):
         return int.from_bytes(os.urandom(4), "little")
     return time.ticks_us() ^ time.time()
 
 
-def view(file):
-    """The contents of an open binary file in place (ROMFS), or None."""
-    try:
-        return memoryview(file)
-    except TypeError:
-        return None
-
-
-def with_path(error, path):
-    """An OSError that names the file that `error` is about."""
-    if isinstance(error.errno, int):
-        return OSError(error.errno, path)
-    return OSError(f"{path}: {error}")
-
-
 def mapped(address, size):
-    """`size` bytes of memory at `address`."""
     return uctypes.bytearray_at(address, size)
 
 
 def stdout():
-    """The terminal."""
     return sys.stdout
 
 
 def is_text(stream):
-    """Whether a stream takes str, not bytes: all take bytes."""
-    return False
+    return False  # all take bytes
+
+
+def waiting(stream=None):
+    if hasattr(stream, "any"):  # a UART
+        return stream.any()
+    import select
+
+    poll = select.poll()
+    poll.register(sys.stdin if stream is None else stream, select.POLLIN)
+    return 1 if poll.poll(0) else 0
+
+
+def drive(pin, on):
+    pin.value(1 if on else 0)
+
+
+def drain(uart):
+    uart.flush()
+
+
+def set_baud(uart, baud):
+    uart.init(baudrate=baud)
+
+
+def clock():
+    # An int, or (STM32) a tuple of the processor's clock and those of the buses.
+    try:
+        return machine.freq()
+    except (AttributeError, NotImplementedError):  # the Unix port, nRF
+        return None
+
+
+def set_clock(clock):
+    try:
+        if isinstance(clock, tuple):
+            machine.freq(*clock)
+        else:
+            machine.freq(clock)
+    except (AttributeError, NotImplementedError):
+        raise ValueError("the clock cannot be set on this port") from None
+
+
+def hertz(clock):
+    return clock[0] if isinstance(clock, tuple) else clock or 0
+
+
+def levels():
+    chip = sys.implementation._machine
+    if "ESP32" in chip:
+        # C3, C6: up to 160 MHz. Below 80 MHz the bus slows down too, and Wi-Fi stops.
+        return (80_000_000, 160_000_000) + ((240_000_000,) if "32C" not in chip else ())
+    if "STM32H7" in chip:
+        # The highest at each voltage of the core, and half the lowest of them.
+        return 100_000_000, 200_000_000, 300_000_000, 400_000_000
+    if "mps2" in chip:  # boards/QEMU_M7
+        return 25_000_000, 50_000_000, 100_000_000
+    return ()
+
+
+def temperature():
+    try:
+        import esp32
+
+        return esp32.mcu_temperature()
+    except (ImportError, AttributeError):
+        pass
+    try:
+        import pyb
+
+        return pyb.ADCAll(12, 0x70000).read_core_temp()
+    except (ImportError, AttributeError):
+        return None
+
+
+def voltage():
+    return None
