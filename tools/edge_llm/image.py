@@ -276,11 +276,20 @@ def directory(config: Config, matrix_dtype: Callable[[str, int | None], Dtype]) 
     return tensors
 
 
-def rope_phase(head_dim: int, theta: float) -> np.ndarray:
-    """uint32 [1, head_dim / 2]: the turn of each pair per position, in 2^-32 of a full turn."""
+def rope_phase(head_dim: int, theta: float, stretch: np.ndarray | float = 1.0) -> np.ndarray:
+    """The turn of each pair per position, in 2^-32 of a full turn.
+
+    Args:
+        head_dim: elements of a head.
+        theta: the base of the frequencies.
+        stretch: what they are divided by: one factor, or [head_dim / 2].
+
+    Returns:
+        uint32 [1, head_dim / 2]; whole turns are left out.
+    """
     pairs = np.arange(head_dim // 2, dtype=np.float64)
-    turns = theta ** (-2 * pairs / head_dim) / (2 * np.pi)
-    return np.rint(turns * 2**32).astype("<u4")[None, :]
+    turns = theta ** (-2 * pairs / head_dim) / (2 * np.pi) / stretch
+    return np.rint(turns % 1 * 2**32).astype(np.uint64).astype("<u4")[None, :]
 
 
 def write_image(
