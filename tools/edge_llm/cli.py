@@ -90,9 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     sub = command(
         "convert", _convert, "Turn a checkpoint into an image, which is what boards run."
     )
-    _add_model(sub, "a llama2.c checkpoint, or a folder that holds one")
+    _add_model(sub, "a GGUF model or llama2.c checkpoint, or a folder that holds one")
     sub.add_argument(
-        "--tokenizer", metavar="FILE", help="the vocabulary (default: tok*.bin beside the model)"
+        "--tokenizer",
+        metavar="FILE",
+        help="the vocabulary of a llama2.c checkpoint (default: tok*.bin beside it)",
     )
     sub.add_argument(
         "--quantize",
@@ -111,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         help="longest text, in tokens (default: what the model was trained for)",
     )
     sub.add_argument("--name", help="name of the model, for its card (default: the file's)")
-    sub.add_argument("--licence", help="licence of the model, for its card")
+    sub.add_argument("--licence", help="its licence, for its card (default: as the model says)")
 
     sub = command("info", _info, "Show what an image holds.")
     sub.add_argument("image", metavar="IMAGE", help="an image, *.llm")

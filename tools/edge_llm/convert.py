@@ -46,7 +46,7 @@ def convert(
         quantize: `int4`, `int8` or `f32`.
         context: positions, at most what the model was trained for; None: all of them.
         name: for the card; None: the name of the checkpoint's file.
-        licence: for the card.
+        licence: for the card; None: what the checkpoint says of it.
         progress: called with each tensor once it is written.
 
     Raises:
@@ -67,10 +67,11 @@ def convert(
 
     def planes(tensor: Tensor) -> tuple[np.ndarray, ...]:
         values = source.tensor(tensor.name, tensor.layer)
+        label = f"{tensor.label} of {source.origin['file']}"
         if tensor.dtype.quantized:
-            result = pack(rtn.quantize(tensor.label, values, tensor.dtype.bits), tensor.dtype.bits)
+            result = pack(rtn.quantize(label, values, tensor.dtype.bits), tensor.dtype.bits)
         else:
-            check_finite(tensor.label, values)
+            check_finite(label, values)
             result = (values,)
         if progress:
             progress(tensor)
@@ -78,7 +79,7 @@ def convert(
 
     card: dict[str, Any] = {
         "name": name or os.path.splitext(source.origin["file"])[0],
-        "licence": licence or "unknown",
+        "licence": licence or source.licence,
         "origin": source.origin,
         "quantization": _NOTES[quantize],
         "converter": f"edge-llm {__version__}",

@@ -7,6 +7,7 @@ is decided by its contents; `open_model` does that and finds the files in a fold
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,8 @@ class Source(Protocol):
     tokenizer: Tokenizer
     origin: dict[str, Any]
     """What the checkpoint is, for the card."""
+    licence: str
+    """As the checkpoint has it, or `unknown`."""
 
     def tensor(self, name: str, layer: int | None) -> np.ndarray:
         """A tensor by the name and the shape of docs/image-format.md: float32 [rows, cols], or
@@ -31,9 +34,10 @@ class Source(Protocol):
         ...
 
 
+_GGUF = b"GGUF"
 _FOREIGN = (
     (0, MAGIC, "an .llm image already"),
-    (0, b"GGUF", "a GGUF file"),
+    (0, _GGUF, "a GGUF file"),
     (0, b"PK\x03\x04", "a zip archive, as PyTorch writes"),
     (0, b"\x80\x02", "a Python pickle, as PyTorch writes"),
     (0, b"\x89HDF", "an HDF5 file"),
@@ -58,7 +62,8 @@ def open_model(path: str | os.PathLike[str], tokenizer: str | None = None) -> So
 
     Args:
         path: the checkpoint, or a folder that holds one.
-        tokenizer: its vocabulary; None looks for `tok*.bin` beside the checkpoint.
+        tokenizer: its vocabulary; None looks for `tok*.bin` beside a llama2.c checkpoint. A GGUF
+            model has it inside.
 
     Raises:
         ValueError: what is wrong with the model, in one sentence.
@@ -70,18 +75,33 @@ def open_model(path: str | os.PathLike[str], tokenizer: str | None = None) -> So
     head = _head(model)
     if not head:
         raise ValueError(f"{model}: is empty")
-    kind = foreign_kind(head)
-    if kind:
-        raise ValueError(f"{model}: is {kind}; edge-llm converts llama2.c checkpoints (.bin)")
-    return llama2c.open_checkpoint(model, Path(tokenizer) if tokenizer else None)
+    importer = _importer(head)
+    if not importer:
+        raise ValueError(
+            f"{model}: is {foreign_kind(head)}; edge-llm converts GGUF models (.gguf) and "
+            "llama2.c checkpoints (.bin)"
+        )
+    return importer(model, Path(tokenizer) if tokenizer else None)
+
+
+def _importer(head: bytes) -> Callable[[Path, Path | None], Source] | None:
+    """What opens a file that begins with `head`."""
+    if head.startswith(_GGUF):
+        from . import gguf  # here, since its package takes longer to load than all else
+
+        return gguf.open_checkpoint
+    return None if foreign_kind(head) else llama2c.open_checkpoint
 
 
 def _checkpoint_in(folder: Path) -> Path:
-    files = sorted(folder.glob("*.bin"))
-    found = [file for file in files if not foreign_kind(_head(file))]
+    files = [file for ending in ("*.bin", "*.gguf") for file in sorted(folder.glob(ending))]
+    found = [file for file in files if _importer(_head(file))]
     if len(found) != 1:
         names = ", ".join(file.name for file in found) or "none"
-        raise ValueError(f"{folder}: must hold one llama2.c checkpoint (.bin), it has {names}")
+        raise ValueError(
+            f"{folder}: must hold one GGUF model (.gguf) or llama2.c checkpoint (.bin), it has "
+            f"{names}"
+        )
     return found[0]
 
 

@@ -56,6 +56,7 @@ class Checkpoint:
     """A llama2.c checkpoint, mapped; a `Source`."""
 
     tokenizer: Tokenizer
+    licence = "unknown"
 
     def __init__(self, path: Path) -> None:
         self._path = path

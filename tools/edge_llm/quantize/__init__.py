@@ -21,5 +21,5 @@ def check_finite(name: str, weights: np.ndarray) -> None:
         at = np.unravel_index(int(np.argmin(finite)), weights.shape)
         raise ValueError(
             f"tensor {name}: element {tuple(int(i) for i in at)} is {weights[at]}, "
-            "weights must be finite"
+            "weights must be finite; get the checkpoint again"
         )
