@@ -48,18 +48,17 @@ static void attention(uint32_t n_queries, uint32_t n_positions, uint32_t head_di
     const llm_attention_t a = {
         .q = x,
         .out = y,
-        .k = k,
-        .v = v,
-        .k_scale = k_scale,
-        .v_scale = v_scale,
         .n_queries = n_queries,
         .n_positions = n_positions,
         .head_dim = head_dim,
         .scratch = scratch,
     };
+    const llm_run_t run = {.k = k, .v = v, .k_scale = k_scale, .v_scale = v_scale, .first = 0, .n = n_positions};
     name("attention", head_dim, n_positions, n_queries);
     mark();
-    set->attention_int8(&a);
+    set->attention_query(&a);
+    set->attention_scores(&a, &run);
+    set->attention_values(&a, &run);
     mark();
 }
 

@@ -68,8 +68,9 @@ def test_bits(target: str, least: int) -> None:
         ("rmsnorm_passes.S", "max s2, s7", "max s2, s6", "rmsnorm_quantize"),
         ("silu_mul_pairs.S", "negative s3, s5, s1", "negative s3, s5, s0", "silu_mul_quantize"),
         ("attention_softmax.S", "adc lr, lr, #0", "nop", "attention_int8"),
-        ("attention_int8.c", "BLOCK 512", "BLOCK 1024", "attention_int8"),
-        ("attention_int8.c", " && (uintptr_t)a->k % sizeof(uint32_t) == 0", "", "fault at"),
+        ("attention_int8.c", "BLOCK - start % LLM_ATTENTION_BLOCK", "BLOCK", "attention_int8"),
+        ("attention_int8.c", "past[1] = kept[1]", "past[1] = kept[0]", "attention_int8"),
+        ("attention_int8.c", " && (uintptr_t)run->k % sizeof(uint32_t) == 0", "", "fault at"),
     ],
 )
 def test_faults_are_found(tmp_path: Path, file: str, old: str, new: str, message: str) -> None:

@@ -599,19 +599,56 @@ static int8_t cache_code(int kind, uint32_t i, uint32_t head_dim) {
     }
 }
 
-static void check_attention_int8(uint32_t n_queries, uint32_t n_positions, uint32_t head_dim, int kind) {
-    snprintf(shape, sizeof(shape), "n_queries %u n_positions %u head_dim %u cache %d", (unsigned)n_queries, (unsigned)n_positions, (unsigned)head_dim, kind);
+// How a cache is cut into runs.
+enum {
+    CUT_NOWHERE,
+    CUT_EVERYWHERE, // runs of 1
+    CUT_PAGES, // 4 positions, then as many as a page has: 64
+    CUT_RANDOM,
+    CUT_KINDS,
+};
+
+static uint32_t run_length(int cut, uint32_t first) {
+    switch (cut) {
+        case CUT_NOWHERE:
+            return UINT32_MAX;
+        case CUT_EVERYWHERE:
+            return 1;
+        case CUT_PAGES:
+            return first == 0 ? 4 : 64;
+        default:
+            return 1 + random_below(random_below(2) == 0 ? 10 : 600);
+    }
+}
+
+// A cache of one KV head in one piece, and the queries that look at it.
+typedef struct {
+    memory_t k;
+    memory_t v;
+    memory_t k_scale;
+    memory_t v_scale;
+    memory_t q[2]; // for positions before `other` and from there on
+    uint32_t other;
+    uint32_t n_queries;
+    uint32_t n_positions;
+    uint32_t head_dim;
+} cache_t;
+
+static cache_t take_cache(uint32_t n_queries, uint32_t n_positions, uint32_t head_dim, int kind) {
     uint32_t n = n_positions * head_dim;
-    // The engine's cache is aligned, and with it the rows of heads that are a multiple of 16: every other one here.
-    static bool aligned;
-    aligned = !aligned;
-    memory_t k = take(n, aligned ? 0 : 1);
-    memory_t v = take(n, aligned ? 0 : 3);
-    memory_t k_scale = take(n_positions * sizeof(uint16_t), 2);
-    memory_t v_scale = take(n_positions * sizeof(uint16_t), 2);
+    cache_t c = {
+        .k = take(n, 0),
+        .v = take(n, 0),
+        .k_scale = take(n_positions * sizeof(uint16_t), 2),
+        .v_scale = take(n_positions * sizeof(uint16_t), 2),
+        .other = random_below(2) == 0 ? n_positions : random_below(n_positions),
+        .n_queries = n_queries,
+        .n_positions = n_positions,
+        .head_dim = head_dim,
+    };
     for (uint32_t i = 0; i < n; i++) {
-        k.bytes[i] = (uint8_t)cache_code(kind, i, head_dim);
-        v.bytes[i] = (uint8_t)cache_code(kind, i, head_dim);
+        c.k.bytes[i] = (uint8_t)cache_code(kind, i, head_dim);
+        c.v.bytes[i] = (uint8_t)cache_code(kind, i, head_dim);
     }
     for (uint32_t t = 0; t < n_positions; t++) {
         float k_value = 0.0001f + 0.02f * (random_float() + 1.0f);
@@ -622,40 +659,91 @@ static void check_attention_int8(uint32_t n_queries, uint32_t n_positions, uint3
             k_value *= 30.0f;
             v_value *= t % 5 == 0 ? 1e-6f : 1e3f;
         }
-        ((uint16_t *)k_scale.bytes)[t] = kind == CACHE_NO_KEYS ? 0 : bf16_of(k_value);
-        ((uint16_t *)v_scale.bytes)[t] = kind == CACHE_NO_VALUES ? 0 : bf16_of(v_value);
+        ((uint16_t *)c.k_scale.bytes)[t] = kind == CACHE_NO_KEYS ? 0 : bf16_of(k_value);
+        ((uint16_t *)c.v_scale.bytes)[t] = kind == CACHE_NO_VALUES ? 0 : bf16_of(v_value);
     }
-    memory_t q = take_floats(n_queries * head_dim, kind == CACHE_NO_QUERY ? FLOAT_ZERO : kind == CACHE_LIMIT ? FLOAT_LIMIT
+    for (size_t i = 0; i < COUNT(c.q); i++) {
+        c.q[i] = take_floats(n_queries * head_dim, kind == CACHE_NO_QUERY ? FLOAT_ZERO : kind == CACHE_LIMIT ? FLOAT_LIMIT
                                                                                                              : FLOAT_RANDOM);
-    memory_t expected = take_output(q.size, 4);
-    memory_t actual = take_output(q.size, 4);
-    memory_t scratch = take(LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim), 0);
+    }
+    return c;
+}
+
+static void drop_cache(cache_t *c) {
+    drop(&c->k);
+    drop(&c->v);
+    drop(&c->k_scale);
+    drop(&c->v_scale);
+    drop(&c->q[0]);
+    drop(&c->q[1]);
+}
+
+static memory_t part_of(const memory_t *m, size_t start, size_t size, size_t shift) {
+    memory_t part = take(size, shift);
+    memcpy(part.bytes, m->bytes + start, size);
+    return part;
+}
+
+// Shows the runs of a cache to the scores or to the values of a set, each with the memory that they may read and nothing else.
+static void show_runs(const llm_kernels_t *kernels, llm_attention_t *a, const cache_t *c, int cut, bool scores) {
+    for (uint32_t first = 0, n; first < c->n_positions; first += n) {
+        uint32_t left = first < c->other ? c->other - first : c->n_positions - first;
+        n = run_length(cut, first);
+        n = n < left ? n : left;
+        // The engine's cache is aligned, and with it the rows of heads that are a multiple of 16: every other run here.
+        size_t shift = random_below(2) == 0 ? 0 : 1 + random_below(15);
+        memory_t rows = part_of(scores ? &c->k : &c->v, first * c->head_dim, n * c->head_dim, shift);
+        memory_t k_scale = part_of(&c->k_scale, first * sizeof(uint16_t), n * sizeof(uint16_t), 2);
+        memory_t v_scale = part_of(&c->v_scale, first * sizeof(uint16_t), n * sizeof(uint16_t), 2);
+        llm_run_t run = {.v_scale = (const uint16_t *)v_scale.bytes, .first = first, .n = n};
+        if (scores) {
+            if (first == 0 || first == c->other) {
+                a->q = (const float *)c->q[first == c->other].bytes;
+                kernels->attention_query(a);
+                a->q = NULL;
+            }
+            run.k = rows.bytes;
+            run.k_scale = (const uint16_t *)k_scale.bytes;
+            kernels->attention_scores(a, &run);
+        } else {
+            run.v = rows.bytes;
+            kernels->attention_values(a, &run);
+        }
+        drop(&rows);
+        drop(&k_scale);
+        drop(&v_scale);
+    }
+}
+
+static memory_t run_attention(const llm_kernels_t *kernels, const cache_t *c, int cut) {
+    memory_t out = take_output(c->q[0].size, 4);
+    memory_t scratch = take(LLM_ATTENTION_SCRATCH(c->n_queries, c->n_positions, c->head_dim), 0);
     memset(scratch.bytes, PATTERN, scratch.size);
     llm_attention_t a = {
-        .q = (const float *)q.bytes,
-        .out = (float *)expected.bytes,
-        .k = k.bytes,
-        .v = v.bytes,
-        .k_scale = (const uint16_t *)k_scale.bytes,
-        .v_scale = (const uint16_t *)v_scale.bytes,
-        .n_queries = n_queries,
-        .n_positions = n_positions,
-        .head_dim = head_dim,
+        .out = (float *)out.bytes,
+        .n_queries = c->n_queries,
+        .n_positions = c->n_positions,
+        .head_dim = c->head_dim,
         .scratch = scratch.bytes,
     };
-    ref->attention_int8(&a);
-    memset(scratch.bytes, PATTERN, scratch.size);
-    a.out = (float *)actual.bytes;
-    set->attention_int8(&a);
-    compare(&expected, &actual, true);
-    drop(&k);
-    drop(&v);
-    drop(&k_scale);
-    drop(&v_scale);
-    drop(&q);
-    drop(&expected);
-    drop(&actual);
+    show_runs(kernels, &a, c, cut, true);
+    show_runs(kernels, &a, c, cut, false);
     drop(&scratch);
+    return out;
+}
+
+static void check_attention_int8(uint32_t n_queries, uint32_t n_positions, uint32_t head_dim, int kind) {
+    cache_t c = take_cache(n_queries, n_positions, head_dim, kind);
+    memory_t expected = run_attention(ref, &c, CUT_NOWHERE);
+    for (int i = 0; i < 2; i++) {
+        int cut = i == 0 ? CUT_NOWHERE : 1 + (int)random_below(CUT_KINDS - 1);
+        snprintf(shape, sizeof(shape), "n_queries %u n_positions %u head_dim %u cache %d cut %d", (unsigned)n_queries, (unsigned)n_positions, (unsigned)head_dim, kind, cut);
+        memory_t actual = run_attention(set, &c, cut);
+        compare(&expected, &actual, true);
+        drop(&actual);
+    }
+    drop(&expected);
+    drop_cache(&c);
 }
 
 static void check_attention_f32(uint32_t n_queries, uint32_t n_positions, uint32_t head_dim, int kind) {
@@ -676,17 +764,16 @@ static void check_attention_f32(uint32_t n_queries, uint32_t n_positions, uint32
     llm_attention_t a = {
         .q = (const float *)q.bytes,
         .out = (float *)expected.bytes,
-        .k = k.bytes,
-        .v = v.bytes,
         .n_queries = n_queries,
         .n_positions = n_positions,
         .head_dim = head_dim,
         .scratch = scratch.bytes,
     };
-    ref->attention_f32(&a);
+    const llm_run_t run = {.k = k.bytes, .v = v.bytes, .n = n_positions};
+    ref->attention_f32(&a, &run);
     memset(scratch.bytes, PATTERN, scratch.size);
     a.out = (float *)actual.bytes;
-    set->attention_f32(&a);
+    set->attention_f32(&a, &run);
     compare(&expected, &actual, true);
     drop(&k);
     drop(&v);

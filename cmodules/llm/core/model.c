@@ -317,19 +317,25 @@ static void attend(llm_model_t *m, uint32_t l, uint32_t pos, const float *q, flo
         const llm_attention_t a = {
             .q = q + h * n_queries * c->head_dim,
             .out = out + h * n_queries * c->head_dim,
-            .k = (const uint8_t *)m->kv.k + offset,
-            .v = (const uint8_t *)m->kv.v + offset,
-            .k_scale = int8 ? m->kv.k_scale + row : NULL,
-            .v_scale = int8 ? m->kv.v_scale + row : NULL,
             .n_queries = n_queries,
             .n_positions = pos + 1,
             .head_dim = c->head_dim,
             .scratch = m->scratch,
         };
+        const llm_run_t run = {
+            .k = (const uint8_t *)m->kv.k + offset,
+            .v = (const uint8_t *)m->kv.v + offset,
+            .k_scale = int8 ? m->kv.k_scale + row : NULL,
+            .v_scale = int8 ? m->kv.v_scale + row : NULL,
+            .first = 0,
+            .n = pos + 1,
+        };
         if (int8) {
-            m->kernels->attention_int8(&a);
+            m->kernels->attention_query(&a);
+            m->kernels->attention_scores(&a, &run);
+            m->kernels->attention_values(&a, &run);
         } else {
-            m->kernels->attention_f32(&a);
+            m->kernels->attention_f32(&a, &run);
         }
     }
 }

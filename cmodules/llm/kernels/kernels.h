@@ -4,7 +4,8 @@
 // definition; every other set must give the same bits (docs/arithmetic.md) and may take any function from it.
 //
 // Codes, weights and scratch begin at multiples of 16 bytes; float vectors and rows of the cache only at multiples of their
-// element. Nothing overlaps unless said. `n` vectors are `stride` elements apart.
+// element (a set may be faster on rows that begin at multiples of 16, as those of the engine's cache do where head_dim is one).
+// Nothing overlaps unless said. `n` vectors are `stride` elements apart.
 #ifndef LLM_KERNELS_H
 #define LLM_KERNELS_H
 
@@ -31,23 +32,33 @@ typedef struct {
     uint32_t n; // 1 when decoding, up to LLM_MAX_BLOCK in a prompt
 } llm_codes_t;
 
-// Attention of the query heads that share one KV head, one query position.
+// Attention of the query heads that share one KV head, at one position. The keys and values they look at come in runs.
 typedef struct {
     const float *q; // [n_queries][head_dim]
-    float *out; // [n_queries][head_dim]
-    const void *k; // [n_positions][head_dim] int8 or float
-    const void *v; // [n_positions][head_dim]
-    const uint16_t *k_scale; // [n_positions] bfloat16, int8 only
-    const uint16_t *v_scale; // [n_positions]
+    float *out; // [n_queries][head_dim]; complete once the values of the last run are in
     uint32_t n_queries; // n_heads / n_kv_heads
-    uint32_t n_positions; // at least 1
+    uint32_t n_positions; // of all runs together, at least 1
     uint32_t head_dim; // even, at most 512
-    void *scratch; // LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim) bytes
+    void *scratch; // LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim) bytes, kept from call to call
 } llm_attention_t;
 
-// Per query: a score a position, a 16-bit weight a position, a head of codes and one of 32-bit sums.
+// Positions of one KV head that lie together in the cache. Scores are made of k, k_scale and v_scale, values of v and v_scale; the
+// other pointers need not be good then.
+typedef struct {
+    const void *k; // [n][head_dim] int8 or float
+    const void *v; // [n][head_dim]
+    const uint16_t *k_scale; // [n] bfloat16, int8 only
+    const uint16_t *v_scale; // [n]
+    uint32_t first; // positions in the runs before this one
+    uint32_t n; // at least 1
+} llm_run_t;
+
+#define LLM_ATTENTION_BLOCK 512 // positions whose weighted values fit a 32-bit sum: 512 * 32767 * 127 < 2^31
+
+// A score a position of each query; of each query 16 bytes, two heads of codes (or one of 16-bit codes) and one of 32-bit sums;
+// 16 bytes and a block of 16-bit weights. How they lie there is the set's own affair.
 #define LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim) \
-    ((size_t)(n_queries) * (6 * (size_t)(((n_positions) + 7) & ~7u) + 5 * (size_t)(((head_dim) + 31) & ~31u)))
+    ((size_t)(n_queries) * (4 * (size_t)(((n_positions) + 7) & ~7u) + 6 * (size_t)(((head_dim) + 31) & ~31u) + 16) + 16 + 2 * LLM_ATTENTION_BLOCK)
 
 struct llm_kernels {
     const char *name; // as the user writes it
@@ -72,8 +83,14 @@ struct llm_kernels {
     // Rotates n_heads heads of x [n_heads][head_dim] in place; cos and sin are [head_dim / 2].
     void (*rope)(float *x, const float *cos, const float *sin, uint32_t n_heads, uint32_t head_dim, llm_rope_t rope);
 
-    void (*attention_int8)(const llm_attention_t *a);
-    void (*attention_f32)(const llm_attention_t *a);
+    // Attention over an int8 cache: attention_query, attention_scores of every run, attention_values of every run, the runs in order
+    // both times. No bit depends on where they are cut. attention_query quantizes a->q; where a run's keys ask for another query
+    // (a->q may change) it is called once more before their scores.
+    void (*attention_query)(const llm_attention_t *a);
+    void (*attention_scores)(const llm_attention_t *a, const llm_run_t *run);
+    void (*attention_values)(const llm_attention_t *a, const llm_run_t *run);
+    // Attention over a float cache, which is one run.
+    void (*attention_f32)(const llm_attention_t *a, const llm_run_t *run);
 
     // gate[i] = silu(gate[i]) * up[i] for i < n.
     void (*silu_mul)(float *gate, const float *up, uint32_t n);

@@ -23,7 +23,9 @@ float llm_armv7em_quantize(void *codes, const float *x, uint32_t n);
 uint16_t llm_armv7em_quantize_kv(int8_t *codes, const float *x, uint32_t n);
 float llm_armv7em_rmsnorm_quantize(void *codes, float *y, const float *x, const float *w, uint32_t n, float eps);
 void llm_armv7em_rope(float *x, const float *cos, const float *sin, uint32_t n_heads, uint32_t head_dim, llm_rope_t rope);
-void llm_armv7em_attention_int8(const llm_attention_t *a);
+void llm_armv7em_attention_query(const llm_attention_t *a);
+void llm_armv7em_attention_scores(const llm_attention_t *a, const llm_run_t *run);
+void llm_armv7em_attention_values(const llm_attention_t *a, const llm_run_t *run);
 void llm_armv7em_add(float *x, const float *y, uint32_t n);
 float llm_armv7em_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 

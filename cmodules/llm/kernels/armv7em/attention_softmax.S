@@ -22,8 +22,8 @@
 // void llm_armv7em_softmax(float *scores, uint64_t totals[2], const uint16_t *v_scale, uint32_t n_positions, const float max[2],
 //     float per_weight);
 // scores [n_positions rounded up to 2][2] in powers of two, minus infinity past the end; in their place come the weights of the
-// values, as int32. v_scale [n_positions]: bfloat16; times per_weight it turns a probability into a weight. totals: sums of the
-// probabilities. n_positions is at least 1.
+// values, as int32. v_scale [n_positions]: bfloat16; times per_weight it turns a probability into a weight. totals: the
+// probabilities are added to them. n_positions is at least 1.
     .global llm_armv7em_softmax
     .type llm_armv7em_softmax, %function
     .balign 8
@@ -37,11 +37,10 @@ llm_armv7em_softmax:
     bic r3, r3, #1
     mov r1, r2
     add r3, r1, r3, lsl #1
-    mov r5, #0
-    mov r6, #0
-    strd r5, r6, [sp, #TOTALS]
-    strd r5, r6, [sp, #TOTALS + 8]
     strd r3, r4, [sp, #PAIRS_END]
+    ldr r4, [sp, #FRAME]
+    ldm r4, {r4-r7}
+    stm sp, {r4-r7}
     exp2q_constants
     mvn mask, #0x80000000
     cmp r1, r3

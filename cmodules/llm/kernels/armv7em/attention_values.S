@@ -33,18 +33,16 @@
 
 // void llm_armv7em_values_N(const int8_t *v, const int32_t *weights, uint32_t n_positions, int32_t sums[8]);
 // v: four elements of a head of N at the first position; weights: two, of 15 bits, for each position; n_positions is at least 1.
-// sums: elements 0, 2, 1, 3 of the first query, then of the second.
+// sums: elements 0, 2, 1, 3 of the first query, then of the second; these positions are added to them.
     .macro values head_dim
     .global llm_armv7em_values_\head_dim
     .type llm_armv7em_values_\head_dim, %function
     .balign 8
 llm_armv7em_values_\head_dim:
     push {r3, r4-r11, lr}
-    add r3, weights, r2, lsl #3 // end of the weights
-    push {r3}
-    .irp sum, r4, r5, r6, r7, r8, r9, r10, r11
-    mov \sum, #0
-    .endr
+    add r12, weights, r2, lsl #3 // end of the weights
+    push {r12}
+    ldm r3, {r4-r11}
     tst r2, #1
     beq 1f
     position \head_dim

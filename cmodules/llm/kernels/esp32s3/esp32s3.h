@@ -38,6 +38,7 @@ void llm_esp32s3_values(int32_t *sums, const int16_t *weights, const int8_t *v, 
 
 void llm_esp32s3_matmul_int4(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x);
 void llm_esp32s3_matmul_int8(float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_codes_t *x);
-void llm_esp32s3_attention_int8(const llm_attention_t *a);
+void llm_esp32s3_attention_scores(const llm_attention_t *a, const llm_run_t *run);
+void llm_esp32s3_attention_values(const llm_attention_t *a, const llm_run_t *run);
 
 #endif

@@ -5,13 +5,13 @@
 
 #include "ops.h"
 
-LLM_VECTOR static void attend(const llm_attention_t *a, const float *q, float *out) {
+LLM_VECTOR static void attend(const llm_attention_t *a, const llm_run_t *run, const float *q, float *out) {
     float *scores = a->scratch; // [n_positions], then their powers as floats
     uint32_t n = a->head_dim;
 
     // Scores in powers of two.
     float scale = llm_rsqrt((float)n) * LLM_LOG2_E;
-    const float *k = a->k;
+    const float *k = run->k;
     float max = LLM_MINUS_INFINITY;
     for (uint32_t t = 0; t < a->n_positions; t++, k += n) {
         scores[t] = f_dot(q, k, n) * scale;
@@ -34,7 +34,7 @@ LLM_VECTOR static void attend(const llm_attention_t *a, const float *q, float *o
     float share = 1.0f / llm_sum_float(total);
     uint32_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        const float *v = (const float *)a->v + i;
+        const float *v = (const float *)run->v + i;
         f32x8_t sum = f_set(0.0f);
         for (t = 0; t < a->n_positions; t++, v += n) {
             sum = f_add(sum, f_mul(f_set(scores[t]), f_load(v)));
@@ -42,7 +42,7 @@ LLM_VECTOR static void attend(const llm_attention_t *a, const float *q, float *o
         f_store(out + i, f_mul(sum, f_set(share)));
     }
     for (; i < n; i++) {
-        const float *v = (const float *)a->v + i;
+        const float *v = (const float *)run->v + i;
         float sum = 0.0f;
         for (t = 0; t < a->n_positions; t++, v += n) {
             sum += scores[t] * *v;
@@ -51,9 +51,9 @@ LLM_VECTOR static void attend(const llm_attention_t *a, const float *q, float *o
     }
 }
 
-void llm_host_attention_f32(const llm_attention_t *a) {
+void llm_host_attention_f32(const llm_attention_t *a, const llm_run_t *run) {
     for (uint32_t i = 0; i < a->n_queries; i++) {
-        attend(a, a->q + i * a->head_dim, a->out + i * a->head_dim);
+        attend(a, run, a->q + i * a->head_dim, a->out + i * a->head_dim);
     }
 }
 

@@ -1,10 +1,10 @@
 // Attention (Vaswani et al., 2017) over a float cache.
 #include "ref.h"
 
-static void attend(const llm_attention_t *a, const float *q, float *out) {
+static void attend(const llm_attention_t *a, const llm_run_t *run, const float *q, float *out) {
     float *scores = a->scratch; // [n_positions]
-    const float *k = a->k;
-    const float *v = a->v;
+    const float *k = run->k;
+    const float *v = run->v;
 
     // Scores in powers of two.
     float scale = llm_rsqrt((float)a->head_dim) * LLM_LOG2_E;
@@ -31,8 +31,8 @@ static void attend(const llm_attention_t *a, const float *q, float *out) {
     }
 }
 
-void llm_ref_attention_f32(const llm_attention_t *a) {
+void llm_ref_attention_f32(const llm_attention_t *a, const llm_run_t *run) {
     for (uint32_t i = 0; i < a->n_queries; i++) {
-        attend(a, a->q + i * a->head_dim, a->out + i * a->head_dim);
+        attend(a, run, a->q + i * a->head_dim, a->out + i * a->head_dim);
     }
 }

@@ -13,11 +13,18 @@ uint16_t llm_ref_quantize_kv(int8_t *codes, const float *x, uint32_t n);
 void llm_ref_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps);
 float llm_ref_rmsnorm_quantize(void *codes, float *y, const float *x, const float *w, uint32_t n, float eps);
 void llm_ref_rope(float *x, const float *cos, const float *sin, uint32_t n_heads, uint32_t head_dim, llm_rope_t rope);
-void llm_ref_attention_int8(const llm_attention_t *a);
-void llm_ref_attention_f32(const llm_attention_t *a);
+void llm_ref_attention_query(const llm_attention_t *a);
+void llm_ref_attention_scores(const llm_attention_t *a, const llm_run_t *run);
+void llm_ref_attention_values(const llm_attention_t *a, const llm_run_t *run);
+void llm_ref_attention_f32(const llm_attention_t *a, const llm_run_t *run);
 void llm_ref_silu_mul(float *gate, const float *up, uint32_t n);
 float llm_ref_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 void llm_ref_add(float *x, const float *y, uint32_t n);
+
+// The loops of attention over an int8 cache: attention.h says what each does.
+float llm_ref_attention_score(float *scores, const int8_t *q, float q_scale, const llm_run_t *run, uint32_t head_dim, float max);
+uint64_t llm_ref_attention_weigh(int16_t *weights, const float *scores, const uint16_t *v_scale, uint32_t n, float max, float per_weight);
+void llm_ref_attention_add(int32_t *sums, const int16_t *weights, const int8_t *v, uint32_t n, uint32_t head_dim);
 
 // The sum of a[i] * b[i], i < n, in eight partial sums: lane j adds elements j, j + 8, ... in order, then halves are
 // folded. The order is fixed, yet a vector unit can follow it.

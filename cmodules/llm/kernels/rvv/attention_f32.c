@@ -5,13 +5,13 @@
 
 #include "ops.h"
 
-static void attend(const llm_attention_t *a, const float *q, float *out) {
+static void attend(const llm_attention_t *a, const llm_run_t *run, const float *q, float *out) {
     uint32_t n = a->head_dim;
     float *scores = a->scratch; // [n_positions], then their powers as floats
 
     // Scores in powers of two.
     float scale = llm_rsqrt((float)n) * LLM_LOG2_E;
-    const float *k = a->k;
+    const float *k = run->k;
     float max = LLM_MINUS_INFINITY;
     for (uint32_t t = 0; t < a->n_positions; t++, k += n) {
         scores[t] = dot(q, k, n) * scale;
@@ -29,7 +29,7 @@ static void attend(const llm_attention_t *a, const float *q, float *out) {
     float share = 1.0f / llm_sum_float(__riscv_vmv_x(total));
     for (size_t i = 0, vl; i < n; i += vl) {
         vl = __riscv_vsetvl_e32m4(n - i);
-        const float *v = (const float *)a->v + i;
+        const float *v = (const float *)run->v + i;
         vfloat32m4_t sum = __riscv_vfmv_v_f_f32m4(0.0f, vl);
         for (uint32_t t = 0; t < a->n_positions; t++, v += n) {
             sum = __riscv_vfadd(sum, __riscv_vfmul(__riscv_vle32_v_f32m4(v, vl), scores[t], vl), vl);
@@ -38,9 +38,9 @@ static void attend(const llm_attention_t *a, const float *q, float *out) {
     }
 }
 
-void llm_rvv_attention_f32(const llm_attention_t *a) {
+void llm_rvv_attention_f32(const llm_attention_t *a, const llm_run_t *run) {
     for (uint32_t i = 0; i < a->n_queries; i++) {
-        attend(a, a->q + i * a->head_dim, a->out + i * a->head_dim);
+        attend(a, run, a->q + i * a->head_dim, a->out + i * a->head_dim);
     }
 }
 
