@@ -40,6 +40,19 @@ BROKEN = [
     b"\xf0\x9f\x98",
     b"a\xe2\x96b\xf0\x9fc",
 ]
+# Escape sequences of every kind, whole, odd and broken off.
+SEQUENCES = [
+    "\x1b[31mred\x1b[0m \x1b[1;38:2::9:9:9mx\x1b[m",
+    "\x1b[2J\x1b[?25l\x1b[ q\x1b[>4;1m\x1b[6n\x9b1;2H",
+    "\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x9d2;é\x9cc",
+    "\x1bPq#1~\x1b\\\x1bXs\x1b\\\x1b^p\x07\x1b_a\x90d\x98s\x9ep\x9fa\x9c",
+    "\x1bc\x1b7\x1b#8\x1b(B\x1b $<\x1bM\x84\x85\x1bN.\x1b\x1b[A",
+    "\x1b[3\n1\tm\x1b\x00[4\x7fm\x1b[1\x18m\x1b]t\x1a\x1b[5é6\x1b[7\x1b[8mx\x9b\x9bm",
+    "\x1b]" + "t" * 253 + "\x07a\x1b]" + "t" * 254 + "\x07b",
+    "\x1b]" + "é" * 127 + "abc\x1b]" + "é" * 120 + "\n" * 20 + "d",
+    "\x1b[" + "1;" * 31 + "mx\x1b[" + "1;" * 30 + "1m\x1b[" + "9" * 300 + "m",
+    "a\rb\r\n\x07\b\x0b\x0c\x0e\x0f\x05\x00\x7f\x1b",
+]
 # Two vocabularies: every pair of a few letters and spaces, and words that grow letter by letter.
 LETTERS = [a + b for a in "ab " for b in "ab "]
 WORDS = ["th", "he", "the", " t", " the", " th", "e ", "aa", "aaaa", "aaaaaaaa", "é€", "語😀"]
@@ -132,7 +145,7 @@ def tokenizers() -> dict[str, bytes]:
 
 def texts() -> dict[str, bytes]:
     """Inputs of fuzz_text."""
-    all_texts = [*(text.encode() for text in TEXTS), *BROKEN, b"".join(BROKEN)]
+    all_texts = [text.encode() for text in TEXTS + SEQUENCES] + [*BROKEN, b"".join(BROKEN)]
     return {f"text-{i}": bytes([i]) + text for i, text in enumerate(all_texts)}
 
 

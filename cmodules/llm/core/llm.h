@@ -264,6 +264,50 @@ size_t llm_utf8_feed(llm_utf8_t *utf8, const uint8_t *bytes, size_t size, uint8_
 // Ends the text: an incomplete character becomes one U+FFFD. Returns the bytes written to `out`, 0 or 3.
 size_t llm_utf8_finish(llm_utf8_t *utf8, uint8_t *out);
 
+// Which escape sequences of a text may pass.
+typedef enum {
+    LLM_ANSI_NONE = 0, // none, nor any control character but line feed and tab
+    LLM_ANSI_COLOR = 1, // colours and styles (SGR: CSI, digits ; : and m)
+    LLM_ANSI_RAW = 2, // all of them, and all control characters
+} llm_ansi_t;
+
+// Bytes of an escape sequence that are held until it is whole.
+#define LLM_SEQUENCE_HELD 64
+
+// Bytes after which an escape sequence that has not ended is given up: what follows is text again.
+#define LLM_SEQUENCE_LIMIT 256
+
+// Text for a terminal: whole characters, as llm_utf8_t makes them, and of the escape sequences of ECMA-48 those that may pass,
+// however both are split over calls. Set `ansi`, all else to zero.
+//
+// With LLM_ANSI_NONE and LLM_ANSI_COLOR every control character (C0, DEL, C1 as U+0080 to U+009F) is removed but line feed and
+// tab, and so is what belongs to a sequence: CSI up to its final character; OSC, DCS, SOS, PM and APC up to ST or BEL; ESC with
+// the one character after it and the intermediates before that. A sequence that CAN, SUB, another sequence, a character beyond
+// ASCII or LLM_SEQUENCE_LIMIT breaks off is removed as far as it came. A terminal that reads UTF-8 can only print the output of
+// LLM_ANSI_NONE. SGR passes with LLM_ANSI_COLOR if it is at most LLM_SEQUENCE_HELD bytes long, in one call's output.
+//
+// LLM_ANSI_RAW passes everything. A sequence of at most LLM_SEQUENCE_HELD bytes is in one call's output.
+typedef struct {
+    llm_utf8_t utf8; // the incomplete character
+    llm_ansi_t ansi; // what may pass
+    uint8_t state; // where in a sequence the next character stands, 0: in none
+    uint8_t n_held; // bytes of `held`
+    uint8_t held[LLM_SEQUENCE_HELD]; // the sequence so far, if it may pass
+    uint16_t n_sequence; // bytes of the sequence so far
+    bool color_open; // the last SGR that passed was not a reset
+} llm_text_t;
+
+// Most bytes that llm_text_feed writes for `size` bytes, and llm_text_finish for 0.
+#define LLM_TEXT_MAX(size) (LLM_UTF8_MAX(size) + LLM_SEQUENCE_HELD)
+
+// Takes `size` bytes and writes what of them may pass to `out` (LLM_TEXT_MAX(size) bytes), whole characters and sequences.
+// Returns how many bytes that is.
+size_t llm_text_feed(llm_text_t *text, const uint8_t *bytes, size_t size, uint8_t *out);
+
+// Ends the text: an incomplete character becomes one U+FFFD. An incomplete sequence is removed and colour that is open is
+// reset, unless all is to pass. Returns the bytes written to `out`. The next byte begins a new text.
+size_t llm_text_finish(llm_text_t *text, uint8_t *out);
+
 // The offset of the first byte of `text` that is not UTF-8, or `size` if all of it is.
 size_t llm_utf8_check(const char *text, size_t size);
 
