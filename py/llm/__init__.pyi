@@ -98,7 +98,8 @@ class Tokenizer:
         """
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; control tokens have none, and what is not UTF-8 becomes U+FFFD.
+        """The text of `ids`, escape sequences and all; control tokens have none, and what is not
+        UTF-8 becomes U+FFFD.
 
         ValueError if an id is out of range.
         """
@@ -128,6 +129,8 @@ class Generator:
     model: Model
     seed: int
     """What the random numbers began with."""
+    ansi: str | None
+    """Which escape sequences pass."""
     ids: list[int]
     """The tokens of the last text, without its prompt."""
     stop_reason: str | None
@@ -146,6 +149,7 @@ class Generator:
         repetition_penalty: float = 1.0,
         repeat_last_n: int = 64,
         seed: int | None = None,
+        ansi: str | None = None,
     ) -> None:
         """temperature: 0 to 100; 0: always the likeliest token.
         top_k: of the `top_k` likeliest tokens only; 0: all. top_p: of the likeliest that sum to
@@ -155,6 +159,11 @@ class Generator:
           1: not.
         seed: 0 to 2**64 - 1: the same seed, settings and prompts give the same texts on every
           machine; None: a new one.
+        ansi: which escape sequences of the model's text pass to the terminal; None: none, and no
+          control character but line feed and tab, so that a text cannot move the cursor, set a
+          title or ask the terminal for anything; "color": colours and styles, which are reset at
+          the end; "raw": everything. A carriage return is a control character: lines end with a
+          line feed. See `_llm.Decoder`.
 
         ValueError names the setting that is out of range, NaN included.
         """
@@ -167,11 +176,13 @@ class Generator:
         stop: str | Iterable[str] | None = None,
         echo: bool = False,
     ) -> Iterator[str]:
-        """An iterator of pieces of the text that follows `prompt`, in whole characters.
+        """An iterator of pieces of the text that follows `prompt`, in whole characters and whole
+        escape sequences (but for stop strings that begin within one when `ansi` is "raw").
 
         prompt: text, or UTF-8 bytes; may be empty if the model has a begin-of-text token.
         max_tokens: tokens to generate at most; None: until the context is full.
-        stop: a string, or several, at which the text ends; no part of it is given out.
+        stop: a string, or several, at which the text ends; no part of it is given out. They are
+          looked for in what `ansi` lets pass.
         echo: give out the prompt first.
 
         The text ends at the model's end-of-text token, a stop string, `max_tokens`, or when the

@@ -186,11 +186,20 @@ class Sampler:
         """
 
 class Decoder:
-    """Turns ids into text, in whole characters however their bytes are split over tokens."""
+    """Turns ids into text, in whole characters however their bytes are split over tokens, and
+    without escape sequences but those that `ansi` names.
+    """
 
-    def __init__(self, model: Model, *, start: bool = True) -> None:
+    def __init__(self, model: Model, *, start: bool = True, ansi: str | None = None) -> None:
         """start: the ids begin a text, so the space that the tokenizer puts before text is dropped
         from the first of them that has bytes; False: they go on after a prompt.
+        ansi: which escape sequences and control characters (ECMA-48) pass.
+          None: line feed and tab; all others are removed, C1 (U+0080 to U+009F) and whatever
+          belongs to a sequence included, so that a terminal can only print what comes out.
+          "color": colours and styles too (SGR of at most 64 bytes).
+          "raw": everything.
+          A sequence that passes comes out whole, from one call, if it has at most 64 bytes. One
+          that has no end is given up after 256 bytes: what follows is text again.
         """
 
     def feed(self, token: int) -> str:
@@ -199,6 +208,7 @@ class Decoder:
         """
 
     def finish(self) -> str:
-        """Ends the text: an incomplete character becomes U+FFFD. The next `feed` begins a new text
-        as `__init__` did.
+        """Ends the text: an incomplete character becomes U+FFFD. With "color" an incomplete
+        sequence is dropped and colour that is open is reset; with "raw" what there is passes. The
+        next `feed` begins a new text as `__init__` did.
         """

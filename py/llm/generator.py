@@ -4,6 +4,9 @@ from array import array
 
 from . import hal
 
+# The terminal's own colours and style: SGR without a parameter but 0.
+RESET = "\x1b[0m"
+
 
 class Generator:
     """Writes texts with a model. Each begins afresh; the random numbers go on from one to the
@@ -21,8 +24,11 @@ class Generator:
         repetition_penalty=1.0,
         repeat_last_n=64,
         seed=None,
+        ansi=None,
     ):
         self.model = model
+        self.ansi = ansi
+        hal.engine.Decoder(model, ansi=ansi)  # says at once if it is none
         self.seed = hal.random_seed() if seed is None else seed
         self._sampler = hal.engine.Sampler(
             temperature=temperature,
@@ -88,7 +94,7 @@ class Generator:
         model.eval(prompt_ids)
         n_tokens = len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
-        decoder = hal.engine.Decoder(model, start=not prompt)
+        decoder = hal.engine.Decoder(model, start=not prompt, ansi=self.ansi)
         reason = None
         held = ""
         while True:
@@ -109,9 +115,11 @@ class Generator:
             if reason:
                 held += decoder.finish()
             if stops:
-                piece, held, stopped = _split(held, stops)
+                piece, held, stopped = _split(held, stops, self.ansi == "color")
                 if stopped:
                     reason = "stop"
+                    if self.ansi == "color":
+                        piece += RESET  # what closes the colour may come after the stop string
                 elif reason:
                     piece += held
             else:
@@ -156,16 +164,17 @@ def digest(ids):
     return hal.sha256(array("I", ids)).digest()[:8].hex()
 
 
-def _split(text, stops):
+def _split(text, stops, color):
     """What of `text` can be shown, what must wait since a stop string may begin there, and
-    whether a whole stop string is in it, in which case the rest is dropped."""
+    whether a whole stop string is in it, in which case the rest is dropped. With `color`, its
+    escape sequences are not divided."""
     end = -1
     for stop in stops:
         at = text.find(stop)
         if at >= 0 and (end < 0 or at < end):
             end = at
     if end >= 0:
-        return text[:end], "", True
+        return text[: _before_escape(text, end) if color else end], "", True
     wait = 0
     for stop in stops:
         for n in range(min(len(stop) - 1, len(text)), wait, -1):
@@ -173,4 +182,12 @@ def _split(text, stops):
                 wait = n
                 break
     end = len(text) - wait
+    if color:
+        end = _before_escape(text, end)
     return text[:end], text[end:], False
+
+
+def _before_escape(text, end):
+    """`end`, or where the colour sequence begins that `end` divides."""
+    at = text.rfind("\x1b", 0, end)
+    return at if at >= 0 and text.find("m", at, end) < 0 else end

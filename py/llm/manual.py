@@ -18,6 +18,7 @@ llm: small language models, read in place from flash
       top_k=0  top_p=0.9  min_p=0.0       leave out unlikely tokens
       repetition_penalty=1.0              above 1: fewer repetitions
       seed=None     same seed, same text; None: a new one, see gen.seed
+      ansi=None     escape sequences: None removes them, "color" keeps colours, "raw" all
   for piece in gen.generate("Once upon a time"):
       print(piece, end="")
       max_tokens=None  stop at so many

@@ -89,8 +89,10 @@ class Tokenizer:
         return self._model.encode(text, bos)
 
     def decode(self, ids):
-        """The text of `ids`; control tokens have none, and what is not UTF-8 becomes U+FFFD."""
-        decoder = hal.engine.Decoder(self._model)
+        """The text of `ids`, escape sequences and all; control tokens have none, and what is not
+        UTF-8 becomes U+FFFD.
+        """
+        decoder = hal.engine.Decoder(self._model, ansi="raw")
         return "".join([decoder.feed(token) for token in ids]) + decoder.finish()
 
 

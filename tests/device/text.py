@@ -10,8 +10,8 @@ model = llm.load(VECTORS + "tiny-int4.llm")
 tok = llm.Tokenizer(model)
 
 
-def feed(data, start=True):
-    decoder = engine.Decoder(model, start=start)
+def feed(data, start=True, ansi=None):
+    decoder = engine.Decoder(model, start=start, ansi=ansi)
     # Byte tokens are 3 to 258.
     return [decoder.feed(3 + byte) for byte in data] + [decoder.finish()]
 
@@ -25,6 +25,31 @@ BAD = b"a\xff", b"\xe2\x82", b"\xe2\x82a", b"\xc3\xc3\xa9", b"\xf0\x9f\x98", b"\
 for data in BAD:
     pieces = feed(data)
     print([[ord(char) for char in piece] for piece in pieces])
+
+print("escape sequences")
+for text in (
+    "a\x1b[31mred\x1b[0m\x1b[2Jb",
+    "\x1b]0;title\x07\x1b]8;;http://x\x1b\\c\x1bP1$r\x1b\\d",
+    "\x1bc\x1b(B\x1b#8\x9b1m\x84é\r\n\t\b\x7f",
+    "e\x1b[1mf\x1b[3",
+    "\x1b]" + "t" * 300,
+):
+    data = text.encode()
+    for ansi in (None, "color", "raw"):
+        pieces = [piece for piece in feed(data, ansi=ansi) if piece]
+        print(
+            [[ord(char) for char in piece] for piece in pieces] if len(data) < 50 else len(pieces)
+        )
+        assert ansi != "raw" or "".join(pieces) == text
+assert tok.decode([3 + byte for byte in data]) == text
+for ansi in ("colour", 1):
+    for make in (engine.Decoder, llm.Generator):
+        try:
+            make(model, ansi=ansi)
+        except (ValueError, TypeError) as error:
+            print(error if ansi == "colour" else type(error).__name__)
+gen = llm.Generator(model, temperature=0, ansi="color")
+print("".join(gen.generate("the", max_tokens=8)), gen.ansi)
 
 print("the space before text")
 ids = tok.encode("the hen")

@@ -240,7 +240,7 @@ class FakeModel:
 
 
 class FakeDecoder:
-    def __init__(self, model: FakeModel, start: bool) -> None:
+    def __init__(self, model: FakeModel, start: bool = True, ansi: str | None = None) -> None:
         self.model = model
 
     def feed(self, token: int) -> str:
@@ -297,6 +297,22 @@ class TestStops:
                 produced = "".join(pieces[: len(gen.ids)])
                 held = produced[len(shown) :]
                 assert stop.startswith(held) and len(held) < len(stop)
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_stop_string_does_not_divide_a_color() -> None:
+    pieces = ["a", "\x1b[31m", "b", "\x1b[0m", "c", "\x1b[1m"]
+    for stop, want in (
+        ("b", ["a", "\x1b[31m", "\x1b[0m"]),  # what was open is closed
+        ("1", ["a", "\x1b[0m"]),
+        ("[0", ["a", "\x1b[31m", "b", "\x1b[0m"]),
+        ("mbx", ["a", "\x1b[31mb", "\x1b[0mc", "\x1b[1m"]),
+        ("3x", ["a", "\x1b[31m", "b", "\x1b[0m", "c", "\x1b[1m"]),
+    ):
+        gen = llm.Generator(FakeModel(pieces), seed=0, ansi="color")
+        assert list(gen.generate("x", stop=stop)) == want
+    gen = llm.Generator(FakeModel(pieces), seed=0, ansi="raw")
+    assert "".join(gen.generate("x", stop="31")) == "a\x1b["
 
 
 @pytest.mark.usefixtures("fake")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def model_of(path: Path, tokenizer: Tokenizer) -> engine.Model:
 
 def decode(model: engine.Model, ids: list[int]) -> str:
     """Text of `ids` from the streaming decoder."""
-    decoder = engine.Decoder(model)
+    decoder = engine.Decoder(model, ansi="raw")
     return "".join([*map(decoder.feed, ids), decoder.finish()])
 
 
@@ -276,13 +277,16 @@ def assert_streams_alike(model: engine.Model, tokens: list[int], pieces: list[by
     """Every piece of text comes when Python's own incremental decoder gives it.
 
     Of a surrogate's three bytes (ED A0 80 to ED BF BF) that one holds back two, although they are
-    wrong already; there, text may come sooner.
+    wrong already; there, text may come sooner. Ours holds back escape sequences; they may come
+    later.
     """
-    ours = engine.Decoder(model, start=False)
+    ours = engine.Decoder(model, start=False, ansi="raw")
     python = codecs.getincrementaldecoder("utf-8")("replace")
     got = [*map(ours.feed, tokens), ours.finish()]
     expected = [*map(python.decode, pieces), python.decode(b"", True)]
     assert "".join(got) == "".join(expected) == b"".join(pieces).decode("utf-8", "replace")
+    if re.search("[\x1b\x80-\x9f]", "".join(expected)):
+        return
     for i in range(len(got)):
         sooner = len("".join(got[:i])) - len("".join(expected[:i]))
         assert sooner == 0 or (sooner > 0 and b"\xed" in b"".join(pieces)), (pieces, i)

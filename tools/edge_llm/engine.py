@@ -19,6 +19,7 @@ version: str = ffi.string(lib.LLM_VERSION).decode()
 _ROPES = {lib.LLM_ROPE_NEIGHBOURS: "neighbours", lib.LLM_ROPE_HALVES: "halves"}
 _CACHES = {lib.LLM_CACHE_INT8: "int8", lib.LLM_CACHE_F32: "f32"}
 _DTYPES = {lib.LLM_F32: "f32", lib.LLM_INT8: "int8", lib.LLM_INT4: "int4"}
+_ANSI = {None: lib.LLM_ANSI_NONE, "color": lib.LLM_ANSI_COLOR, "raw": lib.LLM_ANSI_RAW}
 _MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 _UINT32_MAX = 2**32 - 1
 
@@ -269,12 +270,14 @@ class Sampler:
 
 
 class Decoder:
-    """Turns ids into text, in whole characters however their bytes are split over tokens."""
+    """Turns ids into text, in whole characters however their bytes are split over tokens, and
+    without escape sequences but those that `ansi` names.
+    """
 
-    def __init__(self, model: Model, *, start: bool = True) -> None:
+    def __init__(self, model: Model, *, start: bool = True, ansi: str | None = None) -> None:
         self._model = model
         self._start = start
-        self._utf8 = ffi.new("llm_utf8_t *")
+        self._text = ffi.new("llm_text_t *", {"ansi": _ansi(ansi)})
         self._begin()
 
     def _begin(self) -> None:
@@ -286,14 +289,14 @@ class Decoder:
         if piece and self._drop_space:
             self._drop_space = False
             piece = piece.removeprefix(b" ")
-        out = ffi.new("uint8_t[]", 3 * len(piece) + 3)
-        size = lib.llm_utf8_feed(self._utf8, ffi.from_buffer("uint8_t[]", piece), len(piece), out)
+        out = ffi.new("uint8_t[]", _text_max(len(piece)))
+        size = lib.llm_text_feed(self._text, ffi.from_buffer("uint8_t[]", piece), len(piece), out)
         return bytes(ffi.buffer(out, size)).decode()
 
     def finish(self) -> str:
         self._begin()
-        out = ffi.new("uint8_t[]", 3)
-        return bytes(ffi.buffer(out, lib.llm_utf8_finish(self._utf8, out))).decode()
+        out = ffi.new("uint8_t[]", _text_max(0))
+        return bytes(ffi.buffer(out, lib.llm_text_finish(self._text, out))).decode()
 
 
 def _call(function: Any, *arguments: Any) -> None:
@@ -337,6 +340,19 @@ def _piece(model: Any, token: int) -> bytes:
     size = ffi.new("uint32_t *")
     piece = lib.llm_piece(ffi.addressof(model.image, "tokenizer"), token, size)
     return bytes(ffi.buffer(piece, size[0])) if size[0] else b""
+
+
+def _text_max(size: int) -> int:
+    """LLM_TEXT_MAX, a macro that cffi does not see."""
+    return 3 * size + 3 + lib.LLM_SEQUENCE_HELD
+
+
+def _ansi(name: str | None) -> int:
+    if name is not None and not isinstance(name, str):
+        raise TypeError("ansi: must be a str or None")
+    if name not in _ANSI:
+        raise ValueError(f"ansi: must be None, 'color' or 'raw', not '{name}'")
+    return _ANSI[name]
 
 
 def _cache_kind(name: str | None) -> int:
