@@ -103,6 +103,18 @@ llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error);
 // CRC32C (RFC 3720, appendix B.4) of `size` bytes, continuing from `crc` (0 to start).
 uint32_t llm_crc32c(uint32_t crc, const void *data, size_t size);
 
+// ---------------------------------------------------------------------------- cores
+
+// Lets a model use other cores: large matrices are divided between them by rows, to the same bits. ports/ports.h makes
+// one; all zeros stand for the caller's core alone.
+typedef struct llm_parallel {
+    uint32_t n_cores; // how many work, the caller's among them; 0 or 1: that one alone
+    uint32_t min_macs; // multiplications of the smallest product worth waking the others for
+    // Calls work(argument, core) for each core from 0 to n_cores - 1, 0 on the caller's and all at once if it can, and
+    // returns when all are done. `work` does not block, and needs less than 1 KB of stack.
+    void (*run)(const struct llm_parallel *parallel, void (*work)(void *argument, uint32_t core), void *argument);
+} llm_parallel_t;
+
 // ---------------------------------------------------------------------------- model
 
 typedef enum {
@@ -116,6 +128,7 @@ typedef struct {
     uint32_t block; // tokens of a prompt computed together, 1 to LLM_MAX_BLOCK; 0: 8
     llm_cache_t cache; // how keys and values are kept
     const llm_kernels_t *kernels; // NULL: the best
+    llm_parallel_t parallel; // the cores to use
 } llm_options_t;
 
 // Where the RAM of a model goes, in bytes, each part rounded up to LLM_ALIGNMENT.
@@ -161,6 +174,7 @@ typedef struct {
     llm_image_t image; // what it runs
     llm_plan_t plan; // how its RAM is divided
     const llm_kernels_t *kernels; // what it runs on
+    llm_parallel_t parallel; // and the cores
     llm_tensor_t token_embd; // [vocab_size, dim]
     llm_tensor_t output_norm; // [1, dim]
     llm_tensor_t output; // [vocab_size, dim], token_embd if tied

@@ -4,6 +4,7 @@
 #include "../kernels/kernels.h"
 #include "../kernels/numeric.h"
 #include "image.h"
+#include "matmul.h"
 
 #define DEFAULT_BLOCK 8
 
@@ -194,6 +195,7 @@ llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const 
     }
     model->image = *image;
     model->kernels = kernels_of(options);
+    model->parallel = options->parallel;
     lay_out(model, ram);
     find_tensors(model);
     return LLM_OK;
@@ -242,22 +244,18 @@ static void *codes_of(const llm_model_t *m, uint32_t i) {
 
 // y [n][rows] = w x.
 static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *input) {
-    if (w->dtype == LLM_F32) {
-        m->kernels->matmul_f32(y, w->rows, w, input->x, input->cols, input->n);
-        return;
-    }
-    if (!input->quantized) {
+    if (w->dtype != LLM_F32 && !input->quantized) {
         for (uint32_t i = 0; i < input->n; i++) {
             m->code_scales[i] = m->kernels->quantize(codes_of(m, i), input->x + i * input->cols, input->cols);
         }
         input->quantized = true;
     }
-    const llm_codes_t codes = {.codes = m->codes, .scales = m->code_scales, .stride = m->codes_stride, .n = input->n};
-    if (w->dtype == LLM_INT8) {
-        m->kernels->matmul_int8(y, w->rows, w, &codes);
-    } else {
-        m->kernels->matmul_int4(y, w->rows, w, &codes);
-    }
+    const llm_vectors_t x = {
+        .x = input->x,
+        .x_stride = input->cols,
+        .codes = {.codes = m->codes, .scales = m->code_scales, .stride = m->codes_stride, .n = input->n},
+    };
+    llm_multiply(m->kernels, &m->parallel, y, w, &x);
 }
 
 // h [n][dim] = rmsnorm(x [n][dim]) as the input of matrices, the first of which is `next`.

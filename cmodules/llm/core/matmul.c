@@ -1,0 +1,64 @@
+// Products of a matrix: cut into rows, divided between cores.
+#include "matmul.h"
+
+// Bytes of a group of a row.
+static size_t group_size(llm_dtype_t dtype) {
+    return dtype == LLM_INT4 ? LLM_GROUP / 2 : LLM_GROUP;
+}
+
+llm_tensor_t llm_tensor_rows(const llm_tensor_t *w, uint32_t first_tile, uint32_t n_tiles) {
+    llm_tensor_t rows = *w;
+    uint32_t first = first_tile * LLM_TILE;
+    uint32_t left = w->rows - first;
+    rows.rows = n_tiles < llm_n_tiles(left) ? n_tiles * LLM_TILE : left;
+    if (w->dtype == LLM_F32) {
+        rows.data = (const float *)w->data + (size_t)first * w->cols;
+    } else {
+        size_t groups = (size_t)first * llm_n_groups(w->cols);
+        rows.data = (const uint8_t *)w->data + groups * group_size(w->dtype);
+        rows.scales += groups;
+        rows.row_scales += first;
+    }
+    return rows;
+}
+
+// One kernel call; y is [n][y_stride].
+static void multiply(const llm_kernels_t *kernels, float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_vectors_t *x) {
+    if (w->dtype == LLM_F32) {
+        kernels->matmul_f32(y, y_stride, w, x->x, x->x_stride, x->codes.n);
+    } else if (w->dtype == LLM_INT8) {
+        kernels->matmul_int8(y, y_stride, w, &x->codes);
+    } else {
+        kernels->matmul_int4(y, y_stride, w, &x->codes);
+    }
+}
+
+// The arguments of llm_multiply, for the cores.
+typedef struct {
+    const llm_kernels_t *kernels;
+    uint32_t n_cores;
+    float *y;
+    const llm_tensor_t *w;
+    const llm_vectors_t *x;
+} product_t;
+
+// One core's share: as many tiles as any other, or one more.
+static void multiply_share(void *argument, uint32_t core) {
+    const product_t *p = argument;
+    uint32_t n_tiles = llm_n_tiles(p->w->rows);
+    uint32_t first = (uint32_t)((uint64_t)n_tiles * core / p->n_cores);
+    uint32_t end = (uint32_t)((uint64_t)n_tiles * (core + 1) / p->n_cores);
+    if (first < end) {
+        llm_tensor_t rows = llm_tensor_rows(p->w, first, end - first);
+        multiply(p->kernels, p->y + (size_t)first * LLM_TILE, p->w->rows, &rows, p->x);
+    }
+}
+
+void llm_multiply(const llm_kernels_t *kernels, const llm_parallel_t *parallel, float *y, const llm_tensor_t *w, const llm_vectors_t *x) {
+    if (parallel->n_cores > 1 && (uint64_t)w->rows * w->cols * x->codes.n >= parallel->min_macs) {
+        product_t product = {.kernels = kernels, .n_cores = parallel->n_cores, .y = y, .w = w, .x = x};
+        parallel->run(parallel, multiply_share, &product);
+    } else {
+        multiply(kernels, y, w->rows, w, x);
+    }
+}
