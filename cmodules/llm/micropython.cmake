@@ -5,6 +5,7 @@ file(GLOB LLM_ENGINE
     ${CMAKE_CURRENT_LIST_DIR}/core/*.c
     ${CMAKE_CURRENT_LIST_DIR}/kernels/*.c
     ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.c
+    ${CMAKE_CURRENT_LIST_DIR}/ports/*/*.c
 )
 file(GLOB LLM_ASSEMBLY ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.S)
 

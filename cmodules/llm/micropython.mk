@@ -4,7 +4,7 @@ LLM_DIR := $(USERMOD_DIR)
 
 # Only the bindings hold names for MicroPython to collect; the engine is plain C.
 SRC_USERMOD_C += $(wildcard $(LLM_DIR)/bindings/*.c)
-LLM_ENGINE := $(wildcard $(LLM_DIR)/core/*.c $(LLM_DIR)/kernels/*.c $(LLM_DIR)/kernels/*/*.c)
+LLM_ENGINE := $(wildcard $(LLM_DIR)/core/*.c $(LLM_DIR)/kernels/*.c $(LLM_DIR)/kernels/*/*.c $(LLM_DIR)/ports/*/*.c)
 SRC_USERMOD_LIB_C += $(LLM_ENGINE)
 SRC_USERMOD_LIB_ASM += $(wildcard $(LLM_DIR)/kernels/*/*.S)
 

@@ -1,7 +1,7 @@
 """How the engine becomes the extension `edge_llm._engine`.
 
 setuptools runs this (see setup.py). The C sources are those of the boards, the interface is their
-`core/llm.h` and what it includes, read here so that it is written once.
+`ports/ports.h` and what it includes, read here so that it is written once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cffi import FFI
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ENGINE = _ROOT / "cmodules" / "llm"
-_HEADERS = (_ENGINE / "kernels" / "types.h", _ENGINE / "core" / "llm.h")
+_HEADERS = tuple(_ENGINE / name for name in ("kernels/types.h", "core/llm.h", "ports/ports.h"))
 
 
 def _relative(pattern: str) -> list[str]:
@@ -37,9 +37,9 @@ for _header in _HEADERS:
 ffi.cdef("static const char *const LLM_VERSION;")
 ffi.set_source(
     "edge_llm._engine",
-    '#include "core/llm.h"',
-    sources=_relative("core/*.c") + _relative("kernels/**/*.c"),
-    depends=_relative("core/*.h") + _relative("kernels/**/*.h"),
+    '#include "ports/ports.h"',
+    sources=_relative("core/*.c") + _relative("kernels/**/*.c") + _relative("ports/**/*.c"),
+    depends=_relative("core/*.h") + _relative("kernels/**/*.h") + _relative("ports/*.h"),
     include_dirs=[os.path.relpath(_ENGINE, _ROOT)],
     # One result everywhere: no fused or reordered float arithmetic (docs/arithmetic.md).
     extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off", "-fno-fast-math"],
