@@ -28,6 +28,7 @@ def load(
     cache: str | None = None,
     kernels: str | None = None,
     block: int = 0,
+    cores: int = 0,
     verify: bool = True,
 ) -> Model:
     """Makes a model ready to run.
@@ -42,6 +43,9 @@ def load(
     cache: "int8" or "f32" keys and values; None: "f32" if all weights are, else "int8".
     kernels: one of `kernels()`; None: the best.
     block: tokens of a prompt computed together, 1 to 16; Ctrl-C is heard between two blocks; 0: 8.
+    cores: how many compute; the text is the same. 0: all of a chip, one of a desk (MicroPython for
+      Unix included), where more gain something for large models only; 1 leaves a chip's second
+      core to the radio.
     verify: check the checksum of every section now, which reads the whole image. `Model.verify`
       does it later, and more.
 
@@ -65,6 +69,7 @@ class Model(_llm.Model):
         cache: str | None = None,
         kernels: str | None = None,
         block: int = 0,
+        cores: int = 0,
         verify: bool = True,
     ) -> None:
         """As `load`, from a buffer."""

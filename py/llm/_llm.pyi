@@ -67,6 +67,7 @@ class Model:
         block: int = 0,
         cache: str | None = None,
         kernels: str | None = None,
+        cores: int = 0,
         verify: bool = True,
     ) -> None:
         """Opens the image at the start of `data`, which is kept and must stay where it is.
@@ -75,6 +76,10 @@ class Model:
         block: tokens of a prompt computed together, 1 to 16, between which Ctrl-C is heard; 0: 8.
         cache: "int8" or "f32" keys and values; None: f32 if every matrix is f32, else int8.
         kernels: a name that `kernels()` lists; None: the best.
+        cores: how many compute, to the same bits; 0: all of a chip, one of a desk. The others
+          start with the first matrix that is large enough for them, and are released when the last
+          model that may use them is closed. ValueError above what there is: 2 on an ESP32 or
+          ESP32-S3, 16 threads on a desk, else 1.
         verify: check the checksum of every section now, which reads the whole image.
 
         Raises ValueError, MemoryError (needs one free block of `memory()["ram"]` bytes),
@@ -91,6 +96,8 @@ class Model:
     """How keys and values are kept: "int8" or "f32"."""
     kernels: str
     """Name of the kernel set in use."""
+    cores: int
+    """How many cores compute."""
     vocab_size: int
     """Ids are 0 to vocab_size - 1."""
     bos_id: int

@@ -8,6 +8,7 @@ llm: small language models, read in place from flash
   model = llm.load(data)                  bytes or any buffer
       context=0     positions to make room for (RAM grows with it); 0: as many as trained for
       cache=None    "int8" or "f32" keys and values
+      cores=0       1 leaves a chip's second core to the radio; 0: all of a chip, one of a desk
       verify=True   check the checksums now, which reads the whole image
   print(model)                            what it is and the RAM it takes
   model.memory()  model.config()          in figures

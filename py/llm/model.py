@@ -13,9 +13,17 @@ class Model(hal.engine.Model):
     one.
     """
 
-    def __init__(self, data, *, context=0, cache=None, kernels=None, block=0, verify=True):
+    def __init__(
+        self, data, *, context=0, cache=None, kernels=None, block=0, cores=0, verify=True
+    ):
         super().__init__(
-            data, context=context, cache=cache, kernels=kernels, block=block, verify=verify
+            data,
+            context=context,
+            cache=cache,
+            kernels=kernels,
+            block=block,
+            cores=cores,
+            verify=verify,
         )
         self._buffer = data
         self._closed = False
@@ -96,7 +104,7 @@ class Tokenizer:
         return "".join([decoder.feed(token) for token in ids]) + decoder.finish()
 
 
-def load(source, *, context=0, cache=None, kernels=None, block=0, verify=True):
+def load(source, *, context=0, cache=None, kernels=None, block=0, cores=0, verify=True):
     """Makes a model ready to run. See `__init__.pyi` for sources, arguments and exceptions."""
     if hasattr(source, "__fspath__"):
         source = source.__fspath__()
@@ -110,7 +118,13 @@ def load(source, *, context=0, cache=None, kernels=None, block=0, verify=True):
         else:
             data = source
         return Model(
-            data, context=context, cache=cache, kernels=kernels, block=block, verify=verify
+            data,
+            context=context,
+            cache=cache,
+            kernels=kernels,
+            block=block,
+            cores=cores,
+            verify=verify,
         )
     except ValueError as error:
         if isinstance(source, str):

@@ -1,12 +1,13 @@
-"""How fast this machine writes, on one thread, with each kernel set: `make bench`.
+"""How fast this machine writes, with each kernel set, and on a second core: `make bench`.
 
     python tests/bench/bench_host.py [SECONDS]
 
 Times the likeliest-token loop of stories260K (as int4; where the model is at hand) and of images
-of random weights in the shape of stories15M and SmolLM2-135M, for about SECONDS (3) each, prints
-a table and writes build/bench/host.json. Times vary from run to run and with what else runs: the
-best of several stretches is taken. Where llama-cpp-python is installed and LLAMA_GGUF names a
-model in its format (of the same shape, Q4_0, for a fair comparison), that is timed as well.
+of random weights in the shape of stories15M and SmolLM2-135M, for about SECONDS (3) each, on one
+core and with the best kernels on two, prints a table and writes build/bench/host.json. Times vary
+from run to run and with what else runs: the best of several stretches is taken. Where
+llama-cpp-python is installed and LLAMA_GGUF names a model in its format (of the same shape, Q4_0,
+for a fair comparison), that is timed as well, on one core.
 """
 
 from __future__ import annotations
@@ -105,17 +106,20 @@ def llama_cpp(path: str) -> Callable[[], None]:
 
 
 def measure(seconds: float = 3.0) -> list[dict[str, Any]]:
-    """An object a model and kernel set; speeds in tokens a second."""
+    """An object a model, kernel set and number of cores; speeds in tokens a second."""
+    sets = [(kernels, 1) for kernels in engine.kernels()]
+    sets.insert(1, (engine.kernels()[0], 2))
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name, raw in images(Path(folder)):
-            for kernels in engine.kernels():
-                with engine.Model(raw, kernels=kernels, verify=False) as model:
+            for kernels, cores in sets:
+                with engine.Model(raw, kernels=kernels, cores=cores, verify=False) as model:
                     results.append(
                         {
                             "model": name,
                             "target": "host",
                             "kernels": kernels,
+                            "cores": cores,
                             "quantize": "int4",
                             "decode": round(tokens_per_second(decode(model), seconds), 1),
                             "prompt": round(tokens_per_second(prompt(model), seconds / 3), 1),
@@ -130,6 +134,7 @@ def measure(seconds: float = 3.0) -> list[dict[str, Any]]:
                 "model": Path(path).stem,
                 "target": "host",
                 "kernels": "llama-cpp-python",
+                "cores": 1,
                 "quantize": "gguf",
                 "decode": round(speed, 1),
             }
@@ -142,12 +147,12 @@ def main() -> None:
     results = measure(float(sys.argv[1]) if len(sys.argv) > 1 else 3.0)
     BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / "host.json").write_text(json.dumps(results, indent=1) + "\n")
-    table = Table(title="This machine, one thread: tokens a second")
-    for column in ("model", "kernels", "decode", "prompt"):
-        table.add_column(column, justify="right" if column in ("decode", "prompt") else "left")
+    table = Table(title="This machine: tokens a second")
+    for column in ("model", "kernels", "cores", "decode", "prompt"):
+        table.add_column(column, justify="left" if column in ("model", "kernels") else "right")
     for r in results:
         speeds = (f"{r[key]:,.1f}" if key in r else "" for key in ("decode", "prompt"))
-        table.add_row(r["model"], r["kernels"], *speeds)
+        table.add_row(r["model"], r["kernels"], str(r["cores"]), *speeds)
     Console().print(table)
 
 

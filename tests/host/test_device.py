@@ -28,7 +28,7 @@ SCRIPTS = ROOT / "tests" / "device"
 VECTORS = ROOT / "tests" / "vectors"
 STORIES = ROOT.parent / "shared" / "models" / "stories260K"
 
-EVERYWHERE = ("tour", "digest", "errors", "text", "two", "sources", "damaged")
+EVERYWHERE = ("tour", "digest", "errors", "text", "two", "sources", "damaged", "cores")
 MICROPYTHON_ONLY = ("romfs", "memory")
 NOT_ON_CIRCUITPYTHON = ("addresses",)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+import weakref
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,7 @@ class Model:
         block: int = 0,
         cache: str | None = None,
         kernels: str | None = None,
+        cores: int = 0,
         verify: bool = True,
     ) -> None:
         options = ffi.new("llm_options_t *")
@@ -50,6 +52,7 @@ class Model:
         options.block = _uint(block, "block", _UINT32_MAX)
         options.cache = _cache_kind(cache)
         options.kernels = _find_kernels(kernels)
+        cores = _uint(cores, "cores", lib.llm_port_cores())
         image = ffi.new("llm_image_t *")
         plan = ffi.new("llm_plan_t *")
         self._model = ffi.new("llm_model_t *")
@@ -58,6 +61,8 @@ class Model:
         _call(lib.llm_plan, image, options, plan)
         self._ram = _allocate(plan.total)
         _call(lib.llm_model_init, self._model, image, options, self._ram, plan.total)
+        lib.llm_port_parallel(ffi.addressof(self._model, "parallel"), cores)
+        self._release = weakref.finalize(self, _release, self._model)
 
     def _open(self) -> Any:
         """The engine's model; raises ValueError once closed."""
@@ -84,6 +89,10 @@ class Model:
     @property
     def kernels(self) -> str:
         return _kernels_name(self._open().kernels)
+
+    @property
+    def cores(self) -> int:
+        return self._open().parallel.n_cores
 
     @property
     def vocab_size(self) -> int:
@@ -234,6 +243,8 @@ class Model:
         return _piece(model, _token(token, model))
 
     def close(self) -> None:
+        if self._model is not None:
+            self._release()
         self._model = self._ram = self._data = None
 
     def __enter__(self) -> Model:
@@ -297,6 +308,11 @@ class Decoder:
         self._begin()
         out = ffi.new("uint8_t[]", _text_max(0))
         return bytes(ffi.buffer(out, lib.llm_text_finish(self._text, out))).decode()
+
+
+def _release(model: Any) -> None:
+    """Give back what no garbage collector knows of."""
+    lib.llm_port_parallel_end(ffi.addressof(model, "parallel"))
 
 
 def _call(function: Any, *arguments: Any) -> None:

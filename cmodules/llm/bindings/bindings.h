@@ -1,4 +1,4 @@
-// The MicroPython module `_llm`: converts objects, calls the engine (core/llm.h) and raises exceptions, nothing else.
+// The MicroPython module `_llm`: converts objects, calls the engine (core/llm.h, ports/ports.h) and raises exceptions, nothing else.
 //
 // The Python side of it is documented in py/llm/_llm.pyi.
 #ifndef LLM_BINDINGS_H
@@ -6,7 +6,7 @@
 
 #include "py/obj.h"
 
-#include "../core/llm.h"
+#include "../ports/ports.h"
 
 // An image and its working memory.
 typedef struct {

@@ -74,6 +74,7 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         ARG_block,
         ARG_cache,
         ARG_kernels,
+        ARG_cores,
         ARG_verify,
     };
     static const mp_arg_t allowed[] = {
@@ -82,6 +83,7 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         {MP_QSTR_block, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_cache, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
         {MP_QSTR_kernels, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
+        {MP_QSTR_cores, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_verify, MP_ARG_KW_ONLY | MP_ARG_BOOL, {.u_bool = true}},
     };
     mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
@@ -95,6 +97,7 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         .cache = get_cache(args[ARG_cache].u_obj),
         .kernels = get_kernels(args[ARG_kernels].u_obj),
     };
+    uint32_t cores = (uint32_t)llm_get_uint(args[ARG_cores].u_obj, "cores: must be an int from 0 to {}", llm_port_cores());
     llm_error_t error;
     llm_image_t image;
     llm_plan_t plan;
@@ -103,22 +106,33 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         llm_raise(&error);
     }
 
-    llm_model_obj_t *self = mp_obj_malloc(llm_model_obj_t, type);
+    llm_model_obj_t *self = mp_obj_malloc_with_finaliser(llm_model_obj_t, type);
     self->data = MP_OBJ_NULL;
+    self->model.parallel.n_cores = 1; // until it has some, for model_del
     self->ram = allocate_ram(&plan);
     if (llm_model_init(&self->model, &image, &options, self->ram, plan.total, &error) != LLM_OK) {
         llm_raise(&error);
     }
+    llm_port_parallel(&self->model.parallel, cores);
     self->data = args[ARG_data].u_obj;
     self->address = buffer.buf;
     self->size = buffer.len;
     return MP_OBJ_FROM_PTR(self);
 }
 
+// What the heap does not know of. The garbage collector calls it for a model that was not closed.
+static mp_obj_t model_del(mp_obj_t self_in) {
+    llm_model_obj_t *self = llm_instance(self_in, &llm_model_type);
+    llm_port_parallel_end(&self->model.parallel);
+    return mp_const_none;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_del_obj, model_del);
+
 static mp_obj_t model_close(mp_obj_t self_in) {
     llm_model_obj_t *self = llm_instance(self_in, &llm_model_type);
     if (self->data != MP_OBJ_NULL) {
         self->data = MP_OBJ_NULL;
+        model_del(MP_OBJ_FROM_PTR(self));
         m_del(byte, self->ram, self->model.plan.total);
         self->ram = NULL;
     }
@@ -434,6 +448,9 @@ static void model_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
             dest[0] = mp_obj_new_str_from_cstr(kernels);
             break;
         }
+        case MP_QSTR_cores:
+            dest[0] = mp_obj_new_int_from_uint(model->parallel.n_cores);
+            break;
         case MP_QSTR_vocab_size:
             dest[0] = mp_obj_new_int_from_uint(model->image.config.vocab_size);
             break;
@@ -467,6 +484,7 @@ static const mp_rom_map_elem_t model_locals_table[] = {
     {MP_ROM_QSTR(MP_QSTR_encode), MP_ROM_PTR(&model_encode_obj)},
     {MP_ROM_QSTR(MP_QSTR_piece), MP_ROM_PTR(&model_piece_obj)},
     {MP_ROM_QSTR(MP_QSTR_close), MP_ROM_PTR(&model_close_obj)},
+    {MP_ROM_QSTR(MP_QSTR___del__), MP_ROM_PTR(&model_del_obj)},
     {MP_ROM_QSTR(MP_QSTR___enter__), MP_ROM_PTR(&mp_identity_obj)},
     {MP_ROM_QSTR(MP_QSTR___exit__), MP_ROM_PTR(&model_exit_obj)},
 };
