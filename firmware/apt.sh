@@ -5,27 +5,51 @@
 set -eu
 log=$1
 
-packages="build-essential ca-certificates clang gcc-arm-none-eabi git libnewlib-arm-none-eabi
+base="build-essential ca-certificates clang gcc-arm-none-eabi git libnewlib-arm-none-eabi
     python3 python3-dev python3-venv qemu-system-arm xz-utils"
 . /etc/os-release
 if [ "$ID" = debian ]; then
     # For MicroPython's source from Debian, where git cannot reach it (micropython.sh).
-    packages="$packages debian-archive-keyring dpkg-dev"
+    base="$base debian-archive-keyring dpkg-dev"
 fi
 
+# One line each: packages, or others that will do as well.
+wanted=
 if [ "${2:-}" = test ]; then
-    for package in gcc-xtensa-lx106 qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu \
-        libc6-dev-riscv64-cross; do
-        [ -z "$(apt-cache show "$package" 2>/dev/null)" ] || packages="$packages $package"
-    done
-    # The vector intrinsics of RISC-V: gcc 14 has them (the default in Debian 13), else a newer clang.
-    for package in gcc-14-riscv64-linux-gnu clang-19 clang-18; do
-        if [ -n "$(apt-cache show "$package" 2>/dev/null)" ]; then
-            packages="$packages $package"
-            break
-        fi
-    done
+    wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+        gcc-xtensa-lx106
+        qemu-user
+        qemu-system-riscv | qemu-system-misc
+        gcc-14-riscv64-linux-gnu | clang-19 lld-19 | clang-18 lld-18"
 fi
+
+# Whether apt knows all of the packages.
+known() {
+    for package in "$@"; do
+        [ -n "$(apt-cache show "$package" 2>/dev/null)" ] || return 1
+    done
+}
+
+# Sets `packages` to those that are to be installed, and `unknown` to those wanted that apt does not know.
+choose() {
+    packages=$base
+    unknown=
+    while read -r line; do
+        [ -n "$line" ] || continue
+        found=
+        rest=$line
+        while [ -n "$rest" ] && [ -z "$found" ]; do
+            if known ${rest%%|*}; then
+                found=${rest%%|*}
+            fi
+            case $rest in *'|'*) rest=${rest#*|} ;; *) rest= ;; esac
+        done
+        packages="$packages $found"
+        [ -n "$found" ] || unknown="$unknown $line;"
+    done <<LINES
+$wanted
+LINES
+}
 
 missing() {
     for package in $packages; do
@@ -40,11 +64,17 @@ fuzzer() {
         clang -fsanitize=fuzzer,address,undefined -x c - -o /dev/null 2>/dev/null
 }
 
-[ -n "$(missing)" ] || ! fuzzer || exit 0
+# What apt does not know it may know once it has read its lists.
+choose
+[ -n "$unknown$(missing)" ] || ! fuzzer || exit 0
 
 sudo=
 if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null; then
+        if [ -n "$unknown" ]; then
+            echo "apt does not know these, and there is no sudo to update its lists with:$unknown what needs them is not tested"
+        fi
+        [ -n "$(missing)" ] || ! fuzzer || exit 0
         echo "These packages are missing, and there is no sudo to install them with. As root, run:"
         echo "    apt-get install$(missing) libclang-rt-dev"
         exit 1
@@ -60,7 +90,9 @@ run() {
 : >"$log"
 echo "Reading apt's package lists"
 run apt-get update || echo "apt-get update failed (see $log); trying with the lists there are"
+choose
 packages="$packages $(apt-cache search --names-only '^libclang-rt-dev$' | cut -d ' ' -f 1)"
+[ -n "$(missing)" ] || exit 0
 echo "Installing with apt (once, minutes at most):$(missing)"
 if ! run apt-get install -y --no-install-recommends $(missing); then
     tail -n 20 "$log" >&2

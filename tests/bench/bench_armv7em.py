@@ -49,7 +49,7 @@ def build() -> Path:
     """Builds the program; returns it."""
     program = counting.BUILD / "kernels_cortex_m7.elf"
     program.parent.mkdir(parents=True, exist_ok=True)
-    sources = [Path(__file__).with_name("kernels.c"), ROOT / "tests/kernels/cortex_m.c"]
+    sources = [Path(__file__).with_name("kernels.c"), ROOT / "tests/bare/cortex_m.c"]
     for folder in ("core", "kernels"):
         sources += [path for path in CORE.glob(f"{folder}/**/*") if path.suffix in (".c", ".S")]
     subprocess.run(

@@ -4,7 +4,7 @@
 //
 // At each visit to the mark it writes a section, `mark` and then lines of `address count` (hexadecimal, decimal) of what was
 // executed since the visit before, and begins anew; the marked instruction itself is counted in the section that it begins.
-// Addresses are those below 4 MB, where the code of QEMU's mps2 boards and of small static programs lies.
+// Addresses are those of the 4 MB that the mark lies in, a multiple of 4 MB: all the code there is of the programs here.
 //
 // Debian does not package QEMU's header: what is needed of its interface is declared here. QEMU_PLUGIN_VERSION is 1 for QEMU
 // before version 9, 2 after; what is used is the same in both.
@@ -36,9 +36,9 @@ uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
 
 EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
-#define END (4u << 20)
+#define SIZE (4u << 20)
 
-static uint64_t counts[END / 2]; // by address / 2
+static uint64_t counts[SIZE / 2]; // by address / 2
 static uint64_t mark = UINT64_MAX;
 static FILE *out;
 
@@ -46,9 +46,9 @@ static void write_section(unsigned cpu, void *data) {
     (void)cpu;
     (void)data;
     fputs("mark\n", out);
-    for (size_t i = 0; i < END / 2; i++) {
+    for (size_t i = 0; i < SIZE / 2; i++) {
         if (counts[i] != 0) {
-            fprintf(out, "%zx %" PRIu64 "\n", i * 2, counts[i]);
+            fprintf(out, "%" PRIx64 " %" PRIu64 "\n", mark / SIZE * SIZE + i * 2, counts[i]);
         }
     }
     fflush(out); // QEMU may be killed at any time
@@ -68,8 +68,8 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
         if (address == mark) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, write_section, NO_REGISTERS, NULL);
         }
-        if (address < END) {
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, count, NO_REGISTERS, &counts[address / 2]);
+        if (address / SIZE == mark / SIZE) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, count, NO_REGISTERS, &counts[address % SIZE / 2]);
         }
     }
 }
@@ -83,8 +83,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, 
             out = fopen(argv[i] + 4, "w");
         }
     }
-    if (mark >= END || out == NULL) {
-        fputs("count_plugin: mark=ADDRESS below 4 MB and out=FILE are needed\n", stderr);
+    if (mark == UINT64_MAX || out == NULL) {
+        fputs("count_plugin: mark=ADDRESS and out=FILE are needed\n", stderr);
         return 1;
     }
     qemu_plugin_register_vcpu_tb_trans_cb(id, translate);

@@ -1,4 +1,4 @@
-"""Exact instruction counts of Arm programs on QEMU, by address and by function."""
+"""Exact instruction counts of bare programs on QEMU, by address and by function."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Symbols:
     """The functions of an ELF program."""
 
     def __init__(self, program: Path) -> None:
-        nm = ["arm-none-eabi-nm", "-n", str(program)]
+        nm = ["nm", "-n", str(program)]  # binutils' nm reads the programs of any processor
         text = subprocess.run(nm, check=True, stdout=subprocess.PIPE, text=True).stdout
         found = re.findall(r"^([0-9a-f]+) [tTwW] ([^$\s]\S*)$", text, re.MULTILINE)
         self._names = [name for _, name in found]

@@ -1,7 +1,7 @@
 // Kernels of RISC-V processors with vectors: the extension V 1.0, and the matrices for 0.7.1 (the Allwinner D1's C906, which gcc 14
 // calls xtheadvector). kernels.h says what each does; the bits are those of `ref`.
 //
-// Vectors may be of 128 bits or more: what is fixed to 8 or 16 lanes uses a part of longer ones, everything else takes what it gets.
+// Vectors may be of 128 bits or more: what is fixed to 8 or 32 lanes uses a part of longer ones, everything else takes what it gets.
 #ifndef LLM_RVV_H
 #define LLM_RVV_H
 
