@@ -7,6 +7,7 @@ package(
         "generator.py",
         "manual.py",
         "model.py",
+        "terminal.py",
         "hal/__init__.py",
         "hal/micropython.py",
         "hal/shared.py",

@@ -4,7 +4,7 @@ Exceptions of the engine arrive with its message, which names what is wrong; see
 the methods that `Model` has from there (`eval`, `sample`, `logits`, `rewind`, `memory` ...).
 """
 
-from collections.abc import Buffer, Iterable, Iterator
+from collections.abc import Buffer, Callable, Iterable, Iterator
 from os import PathLike
 from typing import IO, Any, Protocol, TypedDict
 
@@ -128,7 +128,8 @@ class Generator:
     """Writes texts with a model. Each begins afresh; the random numbers go on from one to the
     next.
 
-    An exception, Ctrl-C or an iterator left half-way do no harm: the next text begins afresh.
+    An exception, Ctrl-C, `stop()` or an iterator left half-way do no harm: the next text begins
+    afresh.
     """
 
     model: Model
@@ -139,8 +140,9 @@ class Generator:
     ids: list[int]
     """The tokens of the last text, without its prompt."""
     stop_reason: str | None
-    """Why the last text ended: "end" (of text), "stop" (string), "max_tokens" or "context"; None
-    before it has, or if it was broken off.
+    """Why the last text ended: "end" (of text), "stop" (string), "max_tokens", "context",
+    "stopped" (by `stop()`, or ESC) or "interrupted" (by Ctrl-C while it was streamed); None before
+    it has, or if it was broken off.
     """
 
     def __init__(
@@ -203,6 +205,13 @@ class Generator:
         if the model was used for something else between two pieces.
         """
 
+    def stop(self) -> None:
+        """Ends the text that is being written, before its next token: `stop_reason` is "stopped".
+
+        May be called from a loop over `generate`, another task or thread, or an interrupt (it
+        takes no RAM). Without a text it does nothing.
+        """
+
     def stream(
         self,
         prompt: str | Buffer = "",
@@ -211,11 +220,32 @@ class Generator:
         max_tokens: int | None = None,
         stop: str | Iterable[str] | None = None,
         echo: bool = False,
+        token_pin: Callable[[], object] | Any = None,
+        buffer: int = 256,
     ) -> Stats:
-        """Writes the text that follows `prompt` to `stream`, sys.stdout if None, as it comes.
+        """Writes the text that follows `prompt` to `stream`, the terminal if None, as it comes.
 
-        The other arguments and the exceptions are those of `generate`. A stream gets UTF-8 bytes
-        (a text stream of CPython gets str) and may take them a few at a time, or none for a while.
+        token_pin: changes its level with every token (machine.Pin, digitalio.DigitalInOut), or is
+        called (anything else; its `toggle` if it has one).
+        buffer: bytes of text that wait for a stream that does not take it yet.
+        The other arguments and the exceptions are those of `generate`.
+
+        A stream gets UTF-8 bytes, each piece in one call (a text stream of CPython or
+        CircuitPython gets str), and may take a part of them or nothing: the rest waits in the
+        buffer while the next token is computed. Computing never waits for the stream before the
+        buffer is full, then it waits until there is room; nothing is lost. A stream that has no
+        other way than to wait itself (a board's terminal, busio.UART, a machine.UART that was
+        given a timeout) holds a token up for the time of its own piece: about 6 bytes, 0.5 ms at
+        115200 baud.
+
+        ESC and Ctrl-C that arrive on the stream end the text before its next token, `stop_reason`
+        is then "stopped" or "interrupted"; other keys are read and dropped. Looked at are streams
+        that have `any()` or `in_waiting`, or can be polled; not files, and not the terminal of a
+        desk, which gives lines and not keys. An ESC is one if nothing follows it within 30 ms,
+        which is as long as is waited. Where Ctrl-C raises KeyboardInterrupt it does so here,
+        `stop_reason` is "interrupted". However a text ends, what was written is closed: no
+        incomplete character, colour reset, with "raw" a string ended. A text that was stopped is
+        written to its end, unless the stream takes nothing for a second.
         """
 
     def stats(self) -> Stats:

@@ -3,6 +3,7 @@
 from array import array
 
 from . import hal
+from .terminal import Terminal, pour
 
 # The terminal's own colours and style: SGR without a parameter but 0.
 RESET = "\x1b[0m"
@@ -28,7 +29,7 @@ class Generator:
     ):
         self.model = model
         self.ansi = ansi
-        hal.engine.Decoder(model, ansi=ansi)  # says at once if it is none
+        self._decoder = hal.engine.Decoder(model, ansi=ansi)  # says at once if there is no such
         self.seed = hal.random_seed() if seed is None else seed
         self._sampler = hal.engine.Sampler(
             temperature=temperature,
@@ -42,6 +43,7 @@ class Generator:
         self._settings = f"temperature={temperature}, top_k={top_k}, top_p={top_p}, min_p={min_p}"
         self.ids = []
         self.stop_reason = None
+        self._stop = None  # why the text is to end now
         self._n_prompt = 0
         self._times = [0, 0, 0]
 
@@ -50,6 +52,14 @@ class Generator:
 
     def generate(self, prompt="", *, max_tokens=None, stop=None, echo=False):
         """An iterator of pieces of the text that follows `prompt`. See `__init__.pyi`."""
+        return self._begin(prompt, max_tokens, stop, echo, False)
+
+    def stop(self):
+        """Ends the text that is being written, before its next token."""
+        self._stop = "stopped"
+
+    def _begin(self, prompt, max_tokens, stop, echo, every):
+        # The iterator of pieces; with `every`, one for every token, which may be empty.
         if max_tokens is not None and max_tokens < 0:
             raise ValueError("max_tokens: must be 0 or more")
         stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
@@ -70,9 +80,10 @@ class Generator:
             )
         if not isinstance(prompt, str):
             prompt = bytes(prompt).decode()
-        return self._generate(prompt, ids, max_tokens, stops, echo)
+        self._stop = None
+        return self._generate(prompt, ids, max_tokens, stops, echo, every)
 
-    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo):
+    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every):
         model = self.model
         model._n_runs += 1
         run = model._n_runs
@@ -94,24 +105,25 @@ class Generator:
         model.eval(prompt_ids)
         n_tokens = len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
-        decoder = hal.engine.Decoder(model, start=not prompt, ansi=self.ansi)
-        reason = None
+        self._decoder = decoder = hal.engine.Decoder(model, start=not prompt, ansi=self.ansi)
         held = ""
         while True:
-            token = model.sample(self._sampler)
-            now = hal.ticks_ms()
-            if not ids:
-                times[1] = now
-            if token in ends:
-                reason = "end"
-            else:
-                times[2] = now
-                ids.append(token)
-                held += decoder.feed(token)
-                if len(ids) == max_tokens:
-                    reason = "max_tokens"
-                elif n_tokens == model.context:
-                    reason = "context"
+            reason = self._stop
+            if not reason:
+                token = model.sample(self._sampler)
+                now = hal.ticks_ms()
+                if not ids:
+                    times[1] = now
+                if token in ends:
+                    reason = "end"
+                else:
+                    times[2] = now
+                    ids.append(token)
+                    held += decoder.feed(token)
+                    if len(ids) == max_tokens:
+                        reason = "max_tokens"
+                    elif n_tokens == model.context:
+                        reason = "context"
             if reason:
                 held += decoder.finish()
             if stops:
@@ -125,7 +137,7 @@ class Generator:
             else:
                 piece, held = held, ""
             self.stop_reason = reason
-            if piece:
+            if piece or every:
                 yield piece
             if reason:
                 return
@@ -134,14 +146,22 @@ class Generator:
             model.eval(token)
             n_tokens += 1
 
-    def stream(self, prompt="", stream=None, *, max_tokens=None, stop=None, echo=False):
+    def stream(
+        self,
+        prompt="",
+        stream=None,
+        *,
+        max_tokens=None,
+        stop=None,
+        echo=False,
+        token_pin=None,
+        buffer=256,
+    ):
         """Writes the text that follows `prompt` to a stream and returns `stats()`. See
         `__init__.pyi`.
         """
-        if stream is None:
-            stream = hal.stdout()
-        for piece in self.generate(prompt, max_tokens=max_tokens, stop=stop, echo=echo):
-            hal.write(stream, piece)
+        pieces = self._begin(prompt, max_tokens, stop, echo, True)
+        pour(self, pieces, Terminal(stream, buffer, hal.has_keys()), token_pin)
         return self.stats()
 
     def stats(self):

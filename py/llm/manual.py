@@ -25,11 +25,13 @@ llm: small language models, read in place from flash
       max_tokens=None  stop at so many
       stop=None        a string, or several, at which the text ends
       echo=False       the prompt first
-  gen.stream("Once upon a time", uart)    to any stream, sys.stdout if none is given
+  gen.stream("Once upon a time", uart)    to any stream, the terminal if none is given; ESC stops
+      token_pin=None  changes its level with every token
+  gen.stop()                              from a task, thread or interrupt
   gen.stats()                             of the last text: tokens, speed, why it ended
 
   tok = llm.Tokenizer(model)
   tok.encode("hi")  tok.decode([1, 2])
 
-Ctrl-C stops a text at any time, the model can be used again at once.
+Ctrl-C stops a text at any time too, the model can be used again at once.
 """

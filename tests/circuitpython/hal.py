@@ -45,6 +45,11 @@ assert hal.waiting(uart) == hal.waiting() == 0
 uart._received += b"ab"
 supervisor.Runtime._waiting = b"abc"
 assert (hal.waiting(uart), hal.waiting()) == (2, 3)
+assert hal.read(uart) + hal.read(uart) == b"ab" and hal.read(uart) == b""
+assert hal.has_keys() and hal.unbuffer()() is None
+before = wall.now_ns()
+hal.sleep_ms(3)
+assert wall.now_ns() - before >= 3_000_000
 uart.deinit()
 fails(ValueError, hal.write, uart, "x")
 

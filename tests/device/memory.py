@@ -125,6 +125,35 @@ for size, n in zip(sizes, grown):
     assert n <= unit + (size // unit + 1) * unit, (size, n)  # the text ends with a zero
 assert sum(grown) > 0
 
+print("and its bytes, for a stream")
+
+
+class Measured:
+    # Of each piece: the bytes of its text, and those by which the heap has grown since the last.
+    def __init__(self):
+        self.sizes, self.grown, self.n, self.before = bytearray(64), bytearray(64), 0, 0
+
+    def write(self, data):
+        if self.n:
+            self.grown[self.n] = gc.mem_alloc() - self.before
+        self.sizes[self.n] = len(data)
+        self.n += 1
+        self.before = gc.mem_alloc()
+        return len(data)
+
+    def any(self):
+        return 0
+
+
+measured = Measured()
+gc.collect()
+gc.disable()
+gen.stream("then the hen", measured)
+gc.enable()
+for size, n in zip(measured.sizes[1:], measured.grown[1:]):
+    assert n <= 2 * (unit + (size // unit + 1) * unit), (size, n)
+print(measured.n, len(gen.ids))
+
 print("collecting all the time")
 with llm.load(image) as other:
     gen = llm.Generator(other, temperature=1, seed=5)

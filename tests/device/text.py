@@ -1,8 +1,6 @@
-# Whole characters, stop strings, streams.
+# Whole characters, escape sequences, stop strings.
 # VECTORS: the folder of the images.
 # ruff: noqa: F821 (the runner defines the names in capitals)
-import io
-
 import llm
 
 engine = llm.hal.engine
@@ -74,55 +72,3 @@ for stop in ("ab", "ba", "D", ("x", "Dab"), ["bab", "DDa"], "DDDDDDDDD", "abab",
     assert gen.stop_reason == ("stop" if ends else "max_tokens")
     assert "" not in pieces
     print(pieces, len(gen.ids), gen.stop_reason)
-
-print("streams")
-
-
-class Slow:
-    # Takes at most three bytes at a time, as a UART with a full buffer; may say that it took none.
-    def __init__(self, nothing):
-        self.data = b""
-        self.nothing = nothing
-        self.calls = 0
-
-    def write(self, data):
-        self.calls += 1
-        if self.calls % 3 == 0:
-            return self.nothing
-        self.data += bytes(data[:3])
-        return min(3, len(data))
-
-
-class Plain:
-    # As people write them: no count is returned.
-    def __init__(self):
-        self.data = b""
-
-    def write(self, data):
-        self.data += bytes(data)
-
-
-plain = Plain()
-stats = gen.stream("é the ", plain, max_tokens=16, echo=True)
-print(plain.data, stats["tokens"], stats["prompt_tokens"], stats["stop_reason"])
-assert stats == gen.stats()
-for stream in (io.BytesIO(), io.StringIO()):
-    gen.stream("é the ", stream, max_tokens=16, echo=True)
-    value = stream.getvalue()
-    assert (value.encode() if isinstance(value, str) else value) == plain.data
-llm.hal.write(io.BytesIO(), "")
-
-# Waiting is up to the port; here the wait is over at once.
-waited = []
-wait = llm.hal._wait
-llm.hal._wait = lambda stream: waited.append(stream) or True
-for nothing in (None, 0):
-    slow = Slow(nothing)
-    gen.stream("é the ", slow, max_tokens=16, echo=True)
-    assert slow.data == plain.data
-    print(len(waited), slow.calls)
-llm.hal._wait = wait
-assert wait(plain) is False
-
-gen.stream("then", max_tokens=8, echo=True)
-print()

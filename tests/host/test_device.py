@@ -5,12 +5,14 @@ Where a script has an .exp file beside it, that is what it must print, everywher
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,7 +30,7 @@ SCRIPTS = ROOT / "tests" / "device"
 VECTORS = ROOT / "tests" / "vectors"
 STORIES = ROOT.parent / "shared" / "models" / "stories260K"
 
-EVERYWHERE = ("tour", "digest", "errors", "text", "two", "sources", "damaged", "cores")
+EVERYWHERE = ("tour", "digest", "errors", "text", "stream", "two", "sources", "damaged", "cores")
 MICROPYTHON_ONLY = ("romfs", "memory")
 NOT_ON_CIRCUITPYTHON = ("addresses",)
 
@@ -144,7 +146,7 @@ def test_script(name: str, runtime: Runtime) -> None:
 def test_every_script_is_run() -> None:
     tests = {*EVERYWHERE, *MICROPYTHON_ONLY, *NOT_ON_CIRCUITPYTHON}
     assert {path.stem for path in SCRIPTS.glob("*.exp")} == tests
-    named = {*tests, "story", "interrupt"}
+    named = {*tests, "story", "interrupt", "keys"}
     assert {path.stem for path in SCRIPTS.glob("*.py")} == named
 
 
@@ -183,16 +185,20 @@ def slow_image(stories: dict[str, Path]) -> Path:
     return stories.get("int8", VECTORS / "tiny-int8.llm")
 
 
+def desk_command(port: str, source: str) -> list[str]:
+    """What runs a script on CPython or a build of the Unix port."""
+    if port == "cpython":
+        return [sys.executable, "-u", "-c", ON_CPYTHON + source]
+    program = ROOT / "build" / port / "micropython"
+    if not program.is_file():
+        pytest.fail(f"no {program}: run `make {port}`")
+    return [str(program), "-c", source]
+
+
 @pytest.mark.parametrize("port", ["cpython", "unix", "unix-asan"])
 def test_ctrl_c_on_a_desk(port: str, stories: dict[str, Path]) -> None:
     source = assignments({"MODEL": str(slow_image(stories))}) + script("interrupt")
-    if port == "cpython":
-        command = [sys.executable, "-u", "-c", ON_CPYTHON + source]
-    else:
-        program = ROOT / "build" / port / "micropython"
-        if not program.is_file():
-            pytest.fail(f"no {program}: run `make {port}`")
-        command = [str(program), "-c", source]
+    command = desk_command(port, source)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()
@@ -226,6 +232,88 @@ def test_ctrl_c_on_the_board(device: Board, stories: dict[str, Path]) -> None:
         transport.close()
     assert error == b""
     assert shown.decode().split() == ["stopped", "done"]
+
+
+# What is typed, after how many seconds, and how the text then ends. An arrow key does not end it.
+TYPED = [((b"\x1b[A", 0.1), (b"\x1b", 0.2), "stopped"), ((b"\x03", 0.1), "interrupted")]
+
+
+def type_keys(read_line: Callable[[], str], write: Callable[[bytes], object]) -> None:
+    """Types at tests/device/keys.py and checks what it prints."""
+    for *keys, reason in TYPED:
+        while "ready" not in read_line():
+            pass
+        for key, seconds in keys:
+            time.sleep(seconds)
+            write(key)
+        end = time.monotonic() + 60
+        line = read_line()
+        while line.strip() not in ("stopped", "interrupted"):
+            assert time.monotonic() < end, "the keys did nothing"
+            line = read_line()
+        assert line.strip() == reason
+    assert read_line().strip() == "done"
+
+
+@pytest.mark.parametrize("port", ["cpython", "unix", "unix-asan"])
+def test_keys_on_a_serial_line_of_a_desk(port: str, stories: dict[str, Path]) -> None:
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    variables = {
+        "MODEL": str(slow_image(stories)),
+        "STREAM": os.ttyname(theirs),
+        "UNBUFFERED": {"buffering": 0} if port == "cpython" else {},
+    }
+    command = desk_command(port, assignments(variables) + script("keys"))
+    reader = threading.Thread(target=swallow, args=(ours,), daemon=True)
+    reader.start()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+
+            def read_line() -> str:
+                line = process.stdout.readline().decode()  # type: ignore[union-attr]
+                assert line, "it ended"
+                return line
+
+            type_keys(read_line, lambda key: os.write(ours, key))
+        finally:
+            watchdog.cancel()
+    assert process.returncode == 0
+    os.close(theirs)
+    reader.join(5)
+    os.close(ours)
+
+
+def swallow(terminal: int) -> None:
+    """Reads what is written to a pty until its other end is closed."""
+    try:
+        while os.read(terminal, 4096):
+            pass
+    except OSError:
+        pass
+
+
+def test_keys_on_the_board(device: Board, stories: dict[str, Path]) -> None:
+    variables = {"MODEL": f"/rom/{slow_image(stories).name}", "STREAM": "", "UNBUFFERED": {}}
+    transport = SerialTransport(device.port, timeout=1)
+    try:
+        transport.enter_raw_repl(timeout_overall=20)
+        transport.exec_raw_no_follow(assignments(variables) + script("keys"))
+
+        def read_line() -> str:
+            line = transport.read_until(1, b"\n", timeout=30)
+            assert line.endswith(b"\n"), line
+            return line.decode()
+
+        type_keys(read_line, transport.serial.write)
+        _, error = transport.follow(30)
+        transport.exit_raw_repl()
+    finally:
+        transport.close()
+    assert error == b""
 
 
 # ----------------------------------------------------------------------------------- installation

@@ -196,13 +196,13 @@ def test_the_manual_names_real_arguments() -> None:
     sections = {"llm.load": llm.load, "llm.Generator": llm.Generator}
     known = {
         name
-        for function in (*sections.values(), llm.Generator.generate)
+        for function in (*sections.values(), llm.Generator.stream)
         for name in inspect.signature(function).parameters
     }
     named = set(re.findall(r"(\w+)=", TEXT)) - {"end"}  # which is print's
     assert named and named <= known
     for match in re.findall(r"(\w+)=([\w.\"]+)  ", TEXT):
-        for function in (*sections.values(), llm.Generator.generate):
+        for function in (*sections.values(), llm.Generator.stream):
             parameter = inspect.signature(function).parameters.get(match[0])
             if parameter is not None:
                 assert repr(parameter.default) == match[1].replace('"', "'"), match

@@ -12,6 +12,10 @@ mapped(address, size): memory at an address, in place. OSError if this Python ca
 with_path(error, path): an OSError that names the file that `error` is about.
 stdout(): the terminal. is_text(stream): whether it takes str, not bytes.
 waiting(stream=None): how many bytes, at least, can be read now; of the terminal if None.
+read(stream=None): at least one of them, b"" if the other end is closed.
+has_keys(): whether the terminal gives keys one by one, unless asked to. unbuffer(): asks it to;
+  returns a function that undoes it.
+sleep_ms(ms): waits.
 drive(pin, on): puts an output high or low.
 drain(uart): waits until all that was written has left. set_baud(uart, baud): sets its rate anew.
 clock(): what `set_clock` takes to come back to the clock of now; None if that is not known.

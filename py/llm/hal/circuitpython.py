@@ -17,6 +17,7 @@ __all__ = [
     "drain",
     "drive",
     "engine",
+    "has_keys",
     "hertz",
     "is_text",
     "levels",
@@ -24,14 +25,17 @@ __all__ = [
     "mem_free",
     "mem_used",
     "random_seed",
+    "read",
     "set_baud",
     "set_clock",
     "sha256",
+    "sleep_ms",
     "stdout",
     "temperature",
     "ticks_diff",
     "ticks_ms",
     "ticks_us",
+    "unbuffer",
     "view",
     "voltage",
     "waiting",
@@ -49,6 +53,10 @@ def ticks_us():
 
 def ticks_diff(end, start):
     return (end - start + _HALF & 2 * _HALF - 1) - _HALF
+
+
+def sleep_ms(ms):
+    time.sleep(ms / 1000)
 
 
 def random_seed():
@@ -78,6 +86,20 @@ def waiting(stream=None):
     if stream is None:
         return supervisor.runtime.serial_bytes_available
     return stream.in_waiting
+
+
+def read(stream=None):
+    if stream is None:
+        return sys.stdin.read(1).encode()
+    return stream.read(1) or b""
+
+
+def has_keys():
+    return True
+
+
+def unbuffer():
+    return lambda: None
 
 
 def drive(pin, on):

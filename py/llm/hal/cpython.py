@@ -16,6 +16,7 @@ __all__ = [
     "drain",
     "drive",
     "engine",
+    "has_keys",
     "hertz",
     "is_text",
     "levels",
@@ -23,14 +24,17 @@ __all__ = [
     "mem_free",
     "mem_used",
     "random_seed",
+    "read",
     "set_baud",
     "set_clock",
     "sha256",
+    "sleep_ms",
     "stdout",
     "temperature",
     "ticks_diff",
     "ticks_ms",
     "ticks_us",
+    "unbuffer",
     "view",
     "voltage",
     "waiting",
@@ -56,6 +60,10 @@ def mem_free():
 
 def mem_used():
     return 0
+
+
+def sleep_ms(ms):
+    time.sleep(ms / 1000)
 
 
 def random_seed():
@@ -91,6 +99,28 @@ def waiting(stream=None):
     if hasattr(stream, "in_waiting"):  # a serial port of pyserial
         return stream.in_waiting
     return len(select.select([sys.stdin if stream is None else stream], [], [], 0)[0])
+
+
+def read(stream=None):
+    if not hasattr(stream or sys.stdin, "fileno"):
+        return stream.read(1)
+    return os.read((sys.stdin if stream is None else stream).fileno(), 1)
+
+
+def has_keys():
+    return False
+
+
+def unbuffer():
+    try:
+        import termios
+        import tty
+
+        before = termios.tcgetattr(sys.stdin)
+        tty.setcbreak(sys.stdin)
+    except (ImportError, OSError, termios.error):  # not a terminal
+        return lambda: None
+    return lambda: termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def drive(pin, on):

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from hashlib import sha256
-from time import ticks_diff, ticks_ms, ticks_us
+from time import sleep_ms, ticks_diff, ticks_ms, ticks_us
 
 import _llm as engine
 import uctypes
@@ -16,11 +16,17 @@ try:
 except ImportError:
     machine = None
 
+try:
+    import termios  # the Unix port
+except ImportError:
+    termios = None
+
 __all__ = [
     "clock",
     "drain",
     "drive",
     "engine",
+    "has_keys",
     "hertz",
     "is_text",
     "levels",
@@ -28,14 +34,17 @@ __all__ = [
     "mem_free",
     "mem_used",
     "random_seed",
+    "read",
     "set_baud",
     "set_clock",
     "sha256",
+    "sleep_ms",
     "stdout",
     "temperature",
     "ticks_diff",
     "ticks_ms",
     "ticks_us",
+    "unbuffer",
     "view",
     "voltage",
     "waiting",
@@ -61,14 +70,49 @@ def is_text(stream):
     return False  # all take bytes
 
 
+_stdin = getattr(sys.stdin, "buffer", sys.stdin)
+_stdin_poll = None
+
+
 def waiting(stream=None):
+    global _stdin_poll
     if hasattr(stream, "any"):  # a UART
         return stream.any()
     import select
 
-    poll = select.poll()
-    poll.register(sys.stdin if stream is None else stream, select.POLLIN)
-    return 1 if poll.poll(0) else 0
+    if stream is None and _stdin_poll:
+        poll = _stdin_poll
+    else:
+        poll = select.poll()
+        poll.register(_stdin if stream is None else stream, select.POLLIN)
+        if stream is None:
+            _stdin_poll = poll
+    for _ in poll.ipoll(0):  # takes no RAM
+        return 1
+    return 0
+
+
+def read(stream=None):
+    data = (_stdin if stream is None else stream).read(1) or b""
+    return data.encode() if isinstance(data, str) else data
+
+
+def has_keys():
+    return termios is None
+
+
+def unbuffer():
+    if termios:
+        try:
+            before = termios.tcgetattr(0)
+        except OSError:  # not a terminal
+            return lambda: None
+        termios.setraw(0)
+        now = termios.tcgetattr(0)
+        now[1] = before[1]  # what is written goes on as before
+        termios.tcsetattr(0, termios.TCSANOW, now)
+        return lambda: termios.tcsetattr(0, termios.TCSANOW, before)
+    return lambda: None
 
 
 def drive(pin, on):
