@@ -746,6 +746,17 @@ static void check_attention_int8(uint32_t n_queries, uint32_t n_positions, uint3
     drop_cache(&c);
 }
 
+// In runs of `cut` positions.
+static void attend_f32(const llm_kernels_t *kernels, const llm_attention_t *a, const void *k, const void *v, uint32_t cut) {
+    for (int values = 0; values < 2; values++) {
+        for (uint32_t first = 0; first < a->n_positions; first += cut) {
+            llm_run_t run = {.first = first, .n = a->n_positions - first < cut ? a->n_positions - first : cut};
+            *(values ? &run.v : &run.k) = (const float *)(values ? v : k) + (size_t)first * a->head_dim;
+            (values ? kernels->attention_values_f32 : kernels->attention_scores_f32)(a, &run);
+        }
+    }
+}
+
 static void check_attention_f32(uint32_t n_queries, uint32_t n_positions, uint32_t head_dim, int kind) {
     snprintf(shape, sizeof(shape), "n_queries %u n_positions %u head_dim %u cache %d", (unsigned)n_queries, (unsigned)n_positions, (unsigned)head_dim, kind);
     memory_t k = take_floats(n_positions * head_dim, kind == CACHE_NO_KEYS ? FLOAT_ZERO : kind == CACHE_FLAT ? FLOAT_LIMIT
@@ -769,12 +780,13 @@ static void check_attention_f32(uint32_t n_queries, uint32_t n_positions, uint32
         .head_dim = head_dim,
         .scratch = scratch.bytes,
     };
-    const llm_run_t run = {.k = k.bytes, .v = v.bytes, .n = n_positions};
-    ref->attention_f32(&a, &run);
-    memset(scratch.bytes, PATTERN, scratch.size);
-    a.out = (float *)actual.bytes;
-    set->attention_f32(&a, &run);
-    compare(&expected, &actual, true);
+    attend_f32(ref, &a, k.bytes, v.bytes, n_positions);
+    for (int cut = 0; cut < 2; cut++) {
+        memset(scratch.bytes, PATTERN, scratch.size);
+        a.out = (float *)actual.bytes;
+        attend_f32(set, &a, k.bytes, v.bytes, cut == 0 ? n_positions : 1 + random_below(n_positions));
+        compare(&expected, &actual, true);
+    }
     drop(&k);
     drop(&v);
     drop(&q);

@@ -89,8 +89,9 @@ struct llm_kernels {
     void (*attention_query)(const llm_attention_t *a);
     void (*attention_scores)(const llm_attention_t *a, const llm_run_t *run);
     void (*attention_values)(const llm_attention_t *a, const llm_run_t *run);
-    // Attention over a float cache, which is one run.
-    void (*attention_f32)(const llm_attention_t *a, const llm_run_t *run);
+    // Attention over a float cache, in the same way. Where a run's keys ask for another query, a->q changes.
+    void (*attention_scores_f32)(const llm_attention_t *a, const llm_run_t *run);
+    void (*attention_values_f32)(const llm_attention_t *a, const llm_run_t *run);
 
     // gate[i] = silu(gate[i]) * up[i] for i < n.
     void (*silu_mul)(float *gate, const float *up, uint32_t n);

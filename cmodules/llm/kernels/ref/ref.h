@@ -16,7 +16,8 @@ void llm_ref_rope(float *x, const float *cos, const float *sin, uint32_t n_heads
 void llm_ref_attention_query(const llm_attention_t *a);
 void llm_ref_attention_scores(const llm_attention_t *a, const llm_run_t *run);
 void llm_ref_attention_values(const llm_attention_t *a, const llm_run_t *run);
-void llm_ref_attention_f32(const llm_attention_t *a, const llm_run_t *run);
+void llm_ref_attention_scores_f32(const llm_attention_t *a, const llm_run_t *run);
+void llm_ref_attention_values_f32(const llm_attention_t *a, const llm_run_t *run);
 void llm_ref_silu_mul(float *gate, const float *up, uint32_t n);
 float llm_ref_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 void llm_ref_add(float *x, const float *y, uint32_t n);

@@ -21,7 +21,8 @@ float llm_rvv_rmsnorm_quantize(void *codes, float *y, const float *x, const floa
 void llm_rvv_attention_query(const llm_attention_t *a);
 void llm_rvv_attention_scores(const llm_attention_t *a, const llm_run_t *run);
 void llm_rvv_attention_values(const llm_attention_t *a, const llm_run_t *run);
-void llm_rvv_attention_f32(const llm_attention_t *a, const llm_run_t *run);
+void llm_rvv_attention_scores_f32(const llm_attention_t *a, const llm_run_t *run);
+void llm_rvv_attention_values_f32(const llm_attention_t *a, const llm_run_t *run);
 void llm_rvv_silu_mul(float *gate, const float *up, uint32_t n);
 float llm_rvv_silu_mul_quantize(void *codes, float *gate, const float *up, uint32_t n);
 void llm_rvv_add(float *x, const float *y, uint32_t n);
