@@ -26,6 +26,9 @@ def load(
     *,
     context: int = 0,
     cache: str | None = None,
+    kv: str = "auto",
+    policy: str = "slide",
+    sequences: int = 0,
     kernels: str | None = None,
     block: int = 0,
     cores: int = 0,
@@ -40,7 +43,11 @@ def load(
       open; an address of mapped flash, or a tuple of it and how many bytes are mapped there: read
       in place. Nothing can check that memory is there: a wrong address may crash the board.
     context: positions to make room for, at most those the model was trained for; 0: those.
-    cache: "int8" or "f32" keys and values; None: "f32" if all weights are, else "int8".
+    cache: "int8", "f32" or "int4" keys and values; None: "f32" if all weights are, else "int8".
+    kv: "static", "paged" or "auto": how they lie in RAM. The same bits.
+    policy: when the context is full: "slide", the oldest token but the first 4 falls out; "error",
+      ValueError; "compress", old keys and values go to 4 bits to make room for more.
+    sequences: how many `model.sequence()` and `fork()` can give out, beside the model's own.
     kernels: one of `kernels()`; None: the best.
     block: tokens of a prompt computed together, 1 to 16; Ctrl-C is heard between two blocks; 0: 8.
     cores: how many compute; the text is the same. 0: all of a chip, one of a desk (MicroPython for
@@ -67,6 +74,9 @@ class Model(_llm.Model):
         *,
         context: int = 0,
         cache: str | None = None,
+        kv: str = "auto",
+        policy: str = "slide",
+        sequences: int = 0,
         kernels: str | None = None,
         block: int = 0,
         cores: int = 0,

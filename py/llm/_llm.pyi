@@ -7,6 +7,7 @@ allocated are the objects that a call returns. Errors of the engine arrive with 
   the model is closed, or its buffer was resized after the model was made;
 - UnicodeError: text is not UTF-8 (a plain ValueError on a port that has no UnicodeError);
 - MemoryError: not enough RAM; the message says how many bytes are needed and how many are free;
+- OSError: the file or device that pages spill to failed; nothing has changed;
 - TypeError: an argument is of the wrong type (a float where an int is wanted, say);
 - RuntimeError: a callback used the model in the middle of `eval`.
 
@@ -14,7 +15,8 @@ A model may be used from one thread at a time. Two models are independent.
 """
 
 from array import array
-from collections.abc import Buffer, Sequence
+from collections.abc import Buffer
+from collections.abc import Sequence as Sequence_
 from types import TracebackType
 from typing import TypedDict
 
@@ -49,15 +51,71 @@ class Memory(TypedDict):
     weights: int  # section DATA of it
     tokenizer: int  # the tokenizer's tables in it
     object: int  # the Model object: the engine's llm_model_t and what the binding adds
-    tensors: int  # this and the next four: llm_plan_t
-    kv: int
+    tensors: int  # this and the next five: llm_plan_t
+    sequences: int  # which page is where
+    kv: int  # the pool of pages
     activations: int
     logits: int
     tokens: int
-    ram: int  # object + tensors + kv + activations + logits + tokens
+    ram: int  # object + tensors + sequences + kv + activations + logits + tokens
+    kv_used: int  # of kv now
+    spill: int  # the slower region
+    spill_used: int  # of it now
 
-class Model:
-    """An image and the working memory to run it."""
+class _Tokens:
+    """What a model's main sequence and its others can do."""
+
+    n_tokens: int
+    """Tokens evaluated since the start: position of the next one."""
+
+    def eval(self, tokens: int | Sequence_[int]) -> None:
+        """Appends one token, or a list, tuple or array of them; logits of the last are then ready.
+
+        Where the context is full the policy decides: the window slides (see `event`), or
+        ValueError. Nothing changes if a token is out of range (ValueError), not an int
+        (TypeError), or they do not fit into the context (ValueError). MemoryError: other sequences
+        hold the pool. An exception from outside (KeyboardInterrupt) leaves whole blocks evaluated:
+        `n_tokens` says how far it came. No tokens: no effect.
+        """
+
+    def sample(self, sampler: Sampler) -> int:
+        """Chooses the next token from the logits, which are used up. `eval` appends it.
+
+        ValueError if there are no logits: nothing evaluated since the start, sampled, rewound, or
+        another sequence was evaluated since (its logits lie there now).
+        """
+
+    def logits(self, buf: Buffer | None = None) -> array[float]:
+        """A copy of the logits, `vocab_size` floats: a new array("f"), or `buf` (writable).
+
+        ValueError if there are none, or `buf` has another size.
+        """
+
+    def rewind(self, n: int) -> None:
+        """Keeps the first `n` tokens and forgets the rest and the logits.
+
+        ValueError if n > n_tokens, or the last of these tokens have fallen out of the window. What
+        is in a compressed page is evaluated again by the next `eval`.
+        """
+
+    def reuse(self, tokens: Sequence_[int]) -> int:
+        """Keeps what the cache and `tokens` begin with in common, and forgets the rest.
+
+        Returns how many tokens that is, fewer than there are tokens (unless there are none): so
+        `eval(tokens[n:])` then leaves the logits that evaluating all of them in an empty cache
+        would, to the bit. Of a window that has slid, only the first 4 tokens can be kept.
+        """
+
+    def tokens(self) -> list[int]:
+        """The ids in the cache: all, or the first 4 and those of the window once it has slid."""
+
+    def fork(self) -> Sequence:
+        """A new sequence with the same tokens, without logits. Pages are shared until one of the
+        two writes. ValueError if all sequences are in use.
+        """
+
+class Model(_Tokens):
+    """An image and the working memory to run it; its own tokens are the main sequence."""
 
     def __init__(
         self,
@@ -66,6 +124,9 @@ class Model:
         context: int = 0,
         block: int = 0,
         cache: str | None = None,
+        kv: str = "auto",
+        policy: str = "slide",
+        sequences: int = 0,
         kernels: str | None = None,
         cores: int = 0,
         verify: bool = True,
@@ -74,7 +135,14 @@ class Model:
 
         context: positions to make room for; 0: as many as the model was trained for.
         block: tokens of a prompt computed together, 1 to 16, between which Ctrl-C is heard; 0: 8.
-        cache: "int8" or "f32" keys and values; None: f32 if every matrix is f32, else int8.
+        cache: "int8", "f32" or "int4" keys and values; None: f32 if every matrix is, else int8.
+        kv: "static": one page of the whole context; "paged": pages of 64 positions; "auto": static
+          up to a context of 512. The same bits.
+        policy: what happens when the context is full. "slide": the oldest token but the first 4
+          falls out. "error": ValueError. "compress": old pages are compressed to 4 bits, so that
+          up to twice as many positions stay in the same RAM, at most those trained for; then
+          "slide".
+        sequences: that `sequence()` and `fork()` can give out. Up to 16 can be evaluated together.
         kernels: a name that `kernels()` lists; None: the best.
         cores: how many compute, to the same bits; 0: all of a chip, one of a desk. The others
           start with the first matrix that is large enough for them, and are released when the last
@@ -86,14 +154,16 @@ class Model:
         TypeError.
         """
 
-    n_tokens: int
-    """Tokens in the cache."""
     context: int
-    """Positions there is room for."""
+    """Positions that a token sees at most, itself included."""
     block: int
     """Tokens of a prompt computed together."""
     cache: str
-    """How keys and values are kept: "int8" or "f32"."""
+    """How keys and values are kept: "int8", "f32" or "int4"."""
+    kv: str
+    """Where: "static" or "paged"."""
+    policy: str
+    """What happens when the context is full: "slide", "error" or "compress"."""
     kernels: str
     """Name of the kernel set in use."""
     cores: int
@@ -107,35 +177,22 @@ class Model:
     add_bos: bool
     """A prompt begins with bos_id."""
 
-    def eval(self, tokens: int | Sequence[int]) -> None:
-        """Appends one token, or a list, tuple or array of them, to the cache; logits of the last
-        are then ready.
+    def sequence(self) -> Sequence:
+        """A new sequence, empty. ValueError if all are in use."""
 
-        Nothing changes if a token is out of range (ValueError), not an int (TypeError), or they do
-        not fit into the context (ValueError). An exception from outside (KeyboardInterrupt) leaves
-        whole blocks evaluated: `n_tokens` says how far it came. No tokens: no effect.
+    def eval_batch(self, sequences: Sequence_[Sequence | Model], tokens: Sequence_[int]) -> None:
+        """Appends one token to each of several sequences, the model itself standing for its main
+        one, in one pass over the weights; each then has its logits. The same bits as one after the
+        other.
+
+        ValueError: a sequence twice, of another model, more than there is room for; and as `eval`.
         """
 
-    def sample(self, sampler: Sampler) -> int:
-        """Chooses the next token from the logits, which are used up. `eval` appends it.
-
-        ValueError if there are no logits: nothing evaluated since the model was made, sampled or
-        rewound.
+    def event(self) -> tuple[str, int] | None:
+        """What has happened for want of room since it was last asked, a kind at a time, or None:
+        ("slide", n): n tokens fell out of a window; ("compress", n): n pages were compressed;
+        ("spill", n): n pages moved to the slower region.
         """
-
-    def logits(self, buf: Buffer | None = None) -> array[float]:
-        """A copy of the logits, `vocab_size` floats: a new array("f"), or `buf` (writable).
-
-        ValueError if there are none, or `buf` has another size.
-        """
-
-    def rewind(self, n: int) -> None:
-        """Keeps the first `n` tokens of the cache and forgets the rest and the logits. ValueError
-        if n > n_tokens.
-        """
-
-    def tokens(self) -> list[int]:
-        """The ids in the cache."""
 
     def config(self) -> Config: ...
     def memory(self) -> Memory: ...
@@ -152,8 +209,9 @@ class Model:
         """Ids of `text`. bos: put bos_id first if there is one; None: if the tokenizer says so
         (`add_bos`).
 
-        Takes scratch memory for the call: 4 bytes for each byte of text, and 37 for each of the
-        longest word. UnicodeError if bytes are not UTF-8.
+        Takes 4 bytes for each byte of text, and 37 for each of the longest word, of the memory of
+        the activations, or for the call of the heap where that is too small. UnicodeError if bytes
+        are not UTF-8.
         """
 
     def piece(self, token: int) -> bytes:
@@ -171,6 +229,17 @@ class Model:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+class Sequence(_Tokens):
+    """A sequence of a model beside its main one. `Model.sequence` and `fork` make one; it is a
+    context manager, which closes it.
+    """
+
+    def close(self) -> None:
+        """Gives its place and pages back. Any later use but `close` raises ValueError."""
+
+    def __enter__(self) -> Sequence: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 class Sampler:
     """How the next token is chosen, and the state of its random numbers."""

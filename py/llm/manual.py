@@ -7,7 +7,9 @@ llm: small language models, read in place from flash
   model = llm.load(0x60000000)            the address of mapped flash, or (address, size)
   model = llm.load(data)                  bytes or any buffer
       context=0     positions to make room for (RAM grows with it); 0: as many as trained for
-      cache=None    "int8" or "f32" keys and values
+      cache=None    "int8", "f32" or "int4" keys and values
+      policy="slide"  when the context is full: forget the oldest; or "error", or "compress"
+      sequences=0   texts beside the model's own: model.sequence(), fork(), model.eval_batch()
       cores=0       1 leaves a chip's second core to the radio; 0: all of a chip, one of a desk
       verify=True   check the checksums now, which reads the whole image
   print(model)                            what it is and the RAM it takes

@@ -14,12 +14,26 @@ class Model(hal.engine.Model):
     """
 
     def __init__(
-        self, data, *, context=0, cache=None, kernels=None, block=0, cores=0, verify=True
+        self,
+        data,
+        *,
+        context=0,
+        cache=None,
+        kv="auto",
+        policy="slide",
+        sequences=0,
+        kernels=None,
+        block=0,
+        cores=0,
+        verify=True,
     ):
         super().__init__(
             data,
             context=context,
             cache=cache,
+            kv=kv,
+            policy=policy,
+            sequences=sequences,
             kernels=kernels,
             block=block,
             cores=cores,
@@ -104,7 +118,19 @@ class Tokenizer:
         return "".join([decoder.feed(token) for token in ids]) + decoder.finish()
 
 
-def load(source, *, context=0, cache=None, kernels=None, block=0, cores=0, verify=True):
+def load(
+    source,
+    *,
+    context=0,
+    cache=None,
+    kv="auto",
+    policy="slide",
+    sequences=0,
+    kernels=None,
+    block=0,
+    cores=0,
+    verify=True,
+):
     """Makes a model ready to run. See `__init__.pyi` for sources, arguments and exceptions."""
     if hasattr(source, "__fspath__"):
         source = source.__fspath__()
@@ -121,6 +147,9 @@ def load(source, *, context=0, cache=None, kernels=None, block=0, cores=0, verif
             data,
             context=context,
             cache=cache,
+            kv=kv,
+            policy=policy,
+            sequences=sequences,
             kernels=kernels,
             block=block,
             cores=cores,

@@ -70,7 +70,7 @@ def profile(romfs: Path, position: int) -> counting.Counts:
     """Executions by address of one token at `position`. Raises `ValueError` when the story is
     too short or the prompt is longer."""
     out = counting.BUILD / "profile.counts"
-    options = counting.options(FIRMWARE, "llm_model_sample", out)
+    options = counting.options(FIRMWARE, "llm_sequence_sample", out)
     with Board(romfs, options=options) as board:
         n_prompt = int(board.run(SCRIPT, max_tokens=position + 1))
     # The first section ends with the first sampling: it has the prompt.

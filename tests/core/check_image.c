@@ -86,7 +86,7 @@ static const char *use(const request_t *r, llm_model_t *model, const char *promp
         failed = "eval";
     } else if (llm_sampler_check(&sampler, error) != LLM_OK) {
         failed = "sampler";
-    } else if (llm_model_sample(model, &sampler, token, error) != LLM_OK) {
+    } else if (llm_sequence_sample(model, model->kv.sequences, &sampler, token, error) != LLM_OK) {
         failed = "sample";
     } else if (*token >= model->image.config.vocab_size) {
         die("the sampled token is not one");
@@ -104,7 +104,7 @@ static const char *run(const request_t *r, uint8_t *data, const char *prompt, ui
     if (llm_image_open(&image, data, r->image_size, r->verify != 0, error) != LLM_OK) {
         return "open";
     }
-    const llm_options_t options = {.context = r->context, .block = r->block, .cache = (llm_cache_t)r->cache};
+    const llm_options_t options = {.context = r->context, .block = r->block, .cache = (llm_cache_t)r->cache, .policy = LLM_POLICY_ERROR};
     llm_plan_t plan;
     if (llm_plan(&image, &options, &plan, error) != LLM_OK) {
         return "plan";

@@ -18,7 +18,7 @@ for name in ("tiny-f32", "tiny-int8", "tiny-int4"):
         print("   ", key, config[key])
     # What it adds up to; the object and the table of tensors depend on the width of a pointer.
     memory = model.memory()
-    parts = ("object", "tensors", "kv", "activations", "logits", "tokens")
+    parts = ("object", "tensors", "sequences", "kv", "activations", "logits", "tokens")
     print(memory["ram"] == sum(memory[part] for part in parts))
     show(memory, "image", "weights", "tokenizer", "kv", "logits", "tokens")
     print(model.card()[:9], [int(byte) for byte in model.hash()[:4]])

@@ -101,6 +101,8 @@ static void run(const llm_image_t *image, const choices_t *choices) {
         .context = choices->context,
         .block = choices->block,
         .cache = (llm_cache_t)choices->cache,
+        .layout = (llm_layout_t)((choices->seed >> 8) % 3),
+        .policy = LLM_POLICY_ERROR,
         .kernels = llm_kernels_at(choices->kernels % n_sets),
     };
     llm_error_t error;
@@ -111,7 +113,7 @@ static void run(const llm_image_t *image, const choices_t *choices) {
         check_error(status, &error);
         return;
     }
-    CHECK(plan.tensors + plan.kv + plan.activations + plan.logits + plan.tokens == plan.total);
+    CHECK(plan.tensors + plan.sequence_tables + plan.kv + plan.activations + plan.logits + plan.tokens == plan.total);
     uint32_t n = choices->n_tokens < plan.context ? choices->n_tokens : plan.context;
     if (plan.total > MAX_RAM || work(image, (uint64_t)n + 1) > MAX_WORK) {
         return;
@@ -136,7 +138,8 @@ static void run(const llm_image_t *image, const choices_t *choices) {
     }
     CHECK(llm_model_eval(&model, tokens, (size_t)plan.context + 1, &error) == LLM_ERROR_CONTEXT);
     CHECK(llm_model_eval(&model, tokens, n, &error) == LLM_OK);
-    CHECK(model.n_tokens == n && model.has_logits == (n > 0));
+    llm_sequence_t *sequence = model.kv.sequences;
+    CHECK(sequence->n_tokens == n && (llm_sequence_logits(&model, sequence) != NULL) == (n > 0));
 
     llm_sampler_t sampler = {
         .temperature = choices->temperature,
@@ -153,8 +156,8 @@ static void run(const llm_image_t *image, const choices_t *choices) {
         // The same tokens one by one, and again from the middle, give the same bits.
         float *logits = (float *)(void *)exact_copy(model.logits, vocab_size * sizeof(*logits));
         for (uint32_t from = 0; from < n; from += n / 2 + 1) {
-            llm_model_rewind(&model, from);
-            CHECK(llm_model_sample(&model, &sampler, &token, &error) == LLM_ERROR_VALUE);
+            CHECK(llm_sequence_rewind(&model, sequence, from, &error) == LLM_OK);
+            CHECK(llm_sequence_sample(&model, sequence, &sampler, &token, &error) == LLM_ERROR_VALUE);
             for (uint32_t i = from; i < n; i++) {
                 CHECK(llm_model_eval(&model, tokens + i, 1, &error) == LLM_OK);
             }
@@ -167,7 +170,7 @@ static void run(const llm_image_t *image, const choices_t *choices) {
         CHECK(status == LLM_ERROR_VALUE);
         check_error(status, &error);
     } else if (n > 0) {
-        CHECK(llm_model_sample(&model, &sampler, &token, &error) == LLM_OK);
+        CHECK(llm_sequence_sample(&model, sequence, &sampler, &token, &error) == LLM_OK);
         CHECK(token < vocab_size);
     }
     token = vocab_size;

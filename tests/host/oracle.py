@@ -143,15 +143,56 @@ class Matrix:
         return wrap32(acc) * (self.row_scales * scale[:, None])
 
 
+PAGE = 64
+
+
+def bf16_up(v: np.ndarray) -> np.ndarray:
+    """Rounded away from zero to bfloat16."""
+    bits = np.asarray(v, F).view(np.uint32)
+    return ((bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(F)
+
+
+def compress_keys(codes: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (n, head_dim), scales (n,) of a page of int8 keys: 4-bit codes, a scale a channel."""
+    x = codes.astype(F) * scales[:, None]
+    at = np.abs(x).argmax(axis=0)  # the first of the largest
+    m = x[at, np.arange(x.shape[1])]
+    zero = np.abs(m) < F(1e-30)
+    scale = bf16_up(np.where(zero, F(8), m) * F(-0.125))
+    k = F(1) / scale
+    code = np.rint(x * k).clip(-8, 7)
+    return np.where(zero, 0, code).astype(np.float64), np.where(zero, F(0), scale)
+
+
+def compress_values(codes: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of values: 4-bit codes, a scale a position."""
+    a = np.abs(codes).max(axis=1).astype(F) * scales
+    zero = a < F(1e-30)
+    scale = bf16_up(np.where(zero, F(7), a) / F(7))
+    k = F(1) / scale
+    code = np.rint((codes.astype(F) * scales[:, None]) * k[:, None]).clip(-8, 7)
+    return np.where(zero[:, None], 0, code).astype(np.float64), np.where(zero, F(0), scale)
+
+
 class Oracle:
     """The forward pass over an image, with a cache of `context` positions.
 
-    `cache` is "int8", "f32" or None, which takes the image's own default. `pos` is the number of
-    tokens in the cache; set it to a smaller one to go back.
+    `cache` is "int8", "f32", "int4" or None, which takes the image's own default. `pos` is the
+    number of tokens evaluated; set it to a smaller one to go back, unless the window has slid.
+    `length` is how many tokens can be evaluated, the context if None; beyond the context the
+    window slides.
     """
 
-    def __init__(self, image: Image, context: int | None = None, cache: str | None = None) -> None:
+    def __init__(
+        self,
+        image: Image,
+        context: int | None = None,
+        cache: str | None = None,
+        length: int | None = None,
+    ) -> None:
         c = self.config = image.config
+        self.context = context or c.context
+        self.sinks = min(4, self.context // 2)
         matrices = {k: t for k, t in image.tensors.items() if k[1] not in VECTORS}
         if cache is None:
             cache = "f32" if all(t.dtype == "f32" for t in matrices.values()) else "int8"
@@ -159,8 +200,8 @@ class Oracle:
         self.matrices = {k: Matrix(t) for k, t in matrices.items()}
         self.vectors = {k: t.values[0] for k, t in image.tensors.items() if k[1] in VECTORS}
         self.pos = 0
-        shape = (c.n_layers, c.n_kv_heads, context or c.context)
-        kind = np.float64 if cache == "int8" else F
+        shape = (c.n_layers, c.n_kv_heads, length or self.context)
+        kind = F if cache == "f32" else np.float64
         self.keys = np.zeros((*shape, c.head_dim), kind)
         self.values = np.zeros((*shape, c.head_dim), kind)
         self.key_scales = np.zeros(shape, F)
@@ -181,14 +222,22 @@ class Oracle:
                 self.matrices[i, name].times(h).reshape(n, -1, c.head_dim)
                 for name in ("attn_q", "attn_k", "attn_v")
             )
-            q, k = self._rope(q, sin, cos), self._rope(k, sin, cos)
+            plain, q, k = q, self._rope(q, sin, cos), self._rope(k, sin, cos)
             self._store(i, start, k, v)
             attend = self._attend_int8 if self.cache == "int8" else self._attend_f32
-            heads = [
-                attend(i, kv, q[:, head_i], start)
-                for head_i in range(c.n_heads)
-                for kv in [head_i // (c.n_heads // c.n_kv_heads)]
-            ]
+            if self.cache == "int4" or end > self.context:
+                heads = [
+                    np.stack(
+                        [self._attend_one(i, head_i, start + t, plain[t], q[t]) for t in range(n)]
+                    )
+                    for head_i in range(c.n_heads)
+                ]
+            else:
+                heads = [
+                    attend(i, kv, q[:, head_i], start)
+                    for head_i in range(c.n_heads)
+                    for kv in [head_i // (c.n_heads // c.n_kv_heads)]
+                ]
             x = x + self.matrices[i, "attn_output"].times(np.concatenate(heads, axis=-1))
             h = rmsnorm(x, self.vectors[i, "ffn_norm"], c.norm_eps)
             gate = self.matrices[i, "ffn_gate"].times(h)
@@ -214,7 +263,7 @@ class Oracle:
     def _store(self, layer: int, start: int, k: np.ndarray, v: np.ndarray) -> None:
         at = slice(start, start + k.shape[0])
         k, v = k.swapaxes(0, 1), v.swapaxes(0, 1)
-        if self.cache == "int8":
+        if self.cache != "f32":
             self.keys[layer, :, at], self.key_scales[layer, :, at] = quantize_kv(k)
             self.values[layer, :, at], self.value_scales[layer, :, at] = quantize_kv(v)
         else:
@@ -253,6 +302,58 @@ class Oracle:
             seen = block <= np.arange(start, end)
             out = np.where(seen[:, None], out + partial, out)
         return out * (b / total)[:, None]
+
+    def _attend_one(
+        self, layer: int, head: int, pos: int, plain: np.ndarray, q: np.ndarray
+    ) -> np.ndarray:
+        """One query head at one position, where the window has slid or pages are compressed.
+
+        `plain` and `q` (n_heads, head_dim) are the queries before and after RoPE: (head_dim,).
+        """
+        c = self.config
+        kv = head // (c.n_heads // c.n_kv_heads)
+        window = self.context - self.sinks
+        first = max(pos + 1 - window, self.sinks) if pos >= self.context else 0
+        seen = [*range(self.sinks), *range(first, pos + 1)] if first else list(range(pos + 1))
+        k, v = self.keys[layer, kv, seen], self.values[layer, kv, seen]
+        ks, vs = self.key_scales[layer, kv, seen], self.value_scales[layer, kv, seen]
+        # The queries that the positions are asked with: (len(seen), head_dim).
+        asked = np.repeat(q[head][None], len(seen), axis=0)
+        if first:
+            steps = self.vectors[None, "rope_phase"].astype(np.uint64)
+            sin, cos = sincos(((len(seen) - 1) * steps & np.uint64(0xFFFFFFFF))[None])
+            asked[: self.sinks] = self._rope(plain[head][None, None], sin, cos)[0, 0]
+        if self.cache == "int4":
+            k, v, ks, vs = k.copy(), v.copy(), ks.copy(), vs.copy()
+            for page in range(pos // PAGE):
+                rows = [i for i, t in enumerate(seen) if t // PAGE == page]
+                if not rows:
+                    continue
+                at, of = slice(page * PAGE, (page + 1) * PAGE), [seen[i] % PAGE for i in rows]
+                codes, channels = compress_keys(
+                    self.keys[layer, kv, at], self.key_scales[layer, kv, at]
+                )
+                k[rows], ks[rows] = codes[of], F(1)
+                asked[rows] = asked[rows] * channels
+                codes, scales = compress_values(
+                    self.values[layer, kv, at], self.value_scales[layer, kv, at]
+                )
+                v[rows], vs[rows] = codes[of], scales[of]
+        to_powers = rsqrt(F(c.head_dim)) * LOG2_E
+        out = np.zeros(c.head_dim, F)
+        if self.cache == "f32":
+            p, total = self._weights(dot(asked, k)[None] * to_powers, len(seen) - 1)
+            for weight, value in zip(p[0].astype(F), v, strict=True):
+                out = out + weight * value
+            return out * (F(1) / total[0])
+        codes, scale = quantize(asked)
+        dots = wrap32((codes * k).sum(axis=-1))
+        p, total = self._weights((dots * (ks * (scale * to_powers)))[None], len(seen) - 1)
+        b = vs.max() * F(32769)
+        u = np.rint(p[0].astype(F) * (vs * (F(0) if b == 0 else F(1) / b))).astype(np.float64)
+        for block in range(0, len(seen), 512):
+            out = out + wrap32(u[block : block + 512] @ v[block : block + 512])
+        return out * (b / total[0])
 
     def _attend_f32(self, layer: int, kv: int, q: np.ndarray, start: int) -> np.ndarray:
         end = start + q.shape[0]

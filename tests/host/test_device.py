@@ -30,7 +30,18 @@ SCRIPTS = ROOT / "tests" / "device"
 VECTORS = ROOT / "tests" / "vectors"
 STORIES = ROOT.parent / "shared" / "models" / "stories260K"
 
-EVERYWHERE = ("tour", "digest", "errors", "text", "stream", "two", "sources", "damaged", "cores")
+EVERYWHERE = (
+    "tour",
+    "cache",
+    "digest",
+    "errors",
+    "text",
+    "stream",
+    "two",
+    "sources",
+    "damaged",
+    "cores",
+)
 MICROPYTHON_ONLY = ("romfs", "memory")
 NOT_ON_CIRCUITPYTHON = ("addresses",)
 

@@ -518,7 +518,7 @@ CASES = [
     ({"context": ALL_ONES}, "plan", VALUE, f"context: {ALL_ONES} is more than"),
     ({"block": 17}, "plan", VALUE, "block: is 17, must be 1 to 16"),
     ({"block": ALL_ONES}, "plan", VALUE, f"block: is {ALL_ONES}"),
-    ({"cache": 3}, "plan", VALUE, "cache: kind 3 is unknown"),
+    ({"cache": 4}, "plan", VALUE, "cache: kind 4 is unknown"),
     ({"ram_missing": 1}, "init", MEMORY, "bytes of RAM"),
     ({"ram_missing": 1000}, "init", MEMORY, "bytes of RAM"),
     *(({"ram_shift": n}, "init", VALUE, "ram: must begin at a multiple") for n in (1, 8, 63)),

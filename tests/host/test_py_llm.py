@@ -144,23 +144,30 @@ def test_typed_dicts_are_what_is_returned() -> None:
 
 
 def test_the_c_module_has_what_the_stub_has(unix: Callable[..., str]) -> None:
+    classes = ("Model", "Sequence", "Sampler", "Decoder")
     script = "import _llm\nprint([n for n in dir(_llm)])\n"
-    for name in ("Model", "Sampler", "Decoder"):
+    for name in classes:
         script += f"print([n for n in dir(_llm.{name})])\n"
     script += "model = _llm.Model(open(IMAGE, 'rb').read())\n"
-    (node,) = (n for n in stub("_llm") if isinstance(n, ast.ClassDef) and n.name == "Model")
-    attributes = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign)]
+    attributes = [
+        item.target.id
+        for node in stub("_llm")
+        if isinstance(node, ast.ClassDef) and node.name in ("Model", "_Tokens")
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+    ]
     script += f"print([getattr(model, n) for n in {attributes}])\n"
     out = unix(script, IMAGE=str(VECTORS / "tiny-int4.llm")).splitlines()
-    names = [set(ast.literal_eval(line)) for line in out[:4]]
+    names = [set(ast.literal_eval(line)) for line in out[:5]]
     hidden = {"__name__", "__class__", "__bases__", "__dict__", "__del__"}
     ours = [found - hidden for found in names]
-    assert ours[0] == {"version", "kernels", "Model", "Sampler", "Decoder"}
-    for got, name in zip(ours[1:], ("Model", "Sampler", "Decoder"), strict=True):
-        methods = {key.split(".")[1] for key, _ in callables("_llm") if key.startswith(name)}
+    assert ours[0] == {"version", "kernels", *classes}
+    for got, name in zip(ours[1:], classes, strict=True):
+        stubs = (name, "_Tokens") if name in ("Model", "Sequence") else (name,)
+        methods = {key.split(".")[1] for key, _ in callables("_llm") if key.startswith(stubs)}
         assert got == methods - {"__init__"}
     model = edge_llm.engine.Model((VECTORS / "tiny-int4.llm").read_bytes())
-    assert ast.literal_eval(out[4]) == [getattr(model, name) for name in attributes]
+    assert ast.literal_eval(out[5]) == [getattr(model, name) for name in attributes]
 
 
 # -------------------------------------------------------------------------------------- the files

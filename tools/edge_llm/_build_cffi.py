@@ -14,7 +14,9 @@ from cffi import FFI
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ENGINE = _ROOT / "cmodules" / "llm"
-_HEADERS = tuple(_ENGINE / name for name in ("kernels/types.h", "core/llm.h", "ports/ports.h"))
+_HEADERS = tuple(
+    _ENGINE / name for name in ("kernels/types.h", "core/cache.h", "core/llm.h", "ports/ports.h")
+)
 
 
 def _relative(pattern: str) -> list[str]:
@@ -27,7 +29,7 @@ def _declarations(header: str) -> str:
     return "\n".join(
         line
         for line in header.splitlines()
-        if not line.startswith("#") or re.match(r"#define \w+ \d+$", line)
+        if not line.startswith("#") or re.match(r"#define \w+ \d+( //.*)?$", line)
     )
 
 

@@ -10,7 +10,7 @@ import operator
 import os
 import weakref
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ._engine import ffi, lib
@@ -18,7 +18,27 @@ from ._engine import ffi, lib
 version: str = ffi.string(lib.LLM_VERSION).decode()
 
 _ROPES = {lib.LLM_ROPE_NEIGHBOURS: "neighbours", lib.LLM_ROPE_HALVES: "halves"}
-_CACHES = {lib.LLM_CACHE_INT8: "int8", lib.LLM_CACHE_F32: "f32"}
+_CACHES = {
+    None: lib.LLM_CACHE_AUTO,
+    "int8": lib.LLM_CACHE_INT8,
+    "f32": lib.LLM_CACHE_F32,
+    "int4": lib.LLM_CACHE_INT4,
+}
+_LAYOUTS = {
+    "auto": lib.LLM_LAYOUT_AUTO,
+    "static": lib.LLM_LAYOUT_STATIC,
+    "paged": lib.LLM_LAYOUT_PAGED,
+}
+_POLICIES = {
+    "slide": lib.LLM_POLICY_SLIDE,
+    "error": lib.LLM_POLICY_ERROR,
+    "compress": lib.LLM_POLICY_COMPRESS,
+}
+_EVENTS = {
+    lib.LLM_EVENT_SLIDE: "slide",
+    lib.LLM_EVENT_COMPRESS: "compress",
+    lib.LLM_EVENT_SPILL: "spill",
+}
 _DTYPES = {lib.LLM_F32: "f32", lib.LLM_INT8: "int8", lib.LLM_INT4: "int4"}
 _ANSI = {None: lib.LLM_ANSI_NONE, "color": lib.LLM_ANSI_COLOR, "raw": lib.LLM_ANSI_RAW}
 _MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
@@ -33,7 +53,80 @@ def kernels() -> tuple[str, ...]:
     return tuple(names)
 
 
-class Model:
+class _Tokens:
+    """What a model's main sequence and its others can do."""
+
+    def _get(self) -> tuple[Any, Any]:
+        """The engine's model and sequence; raises ValueError once closed."""
+        raise NotImplementedError
+
+    def _owner(self) -> Model:
+        raise NotImplementedError
+
+    @property
+    def n_tokens(self) -> int:
+        return self._get()[1].n_tokens
+
+    def eval(self, tokens: int | Iterable[int]) -> None:
+        model, sequence = self._get()
+        if hasattr(tokens, "__index__"):
+            tokens = [tokens]
+        ids = array("I", [_token(token, model) for token in tokens])
+        done = ffi.new("size_t *")
+        while ids:  # block by block, so that Ctrl-C is heard in between
+            rest = ffi.from_buffer("uint32_t[]", ids)
+            _call(lib.llm_sequence_eval, model, sequence, rest, len(ids), done)
+            ffi.release(rest)
+            ids = ids[done[0] :]
+
+    def sample(self, sampler: Sampler) -> int:
+        token = ffi.new("uint32_t *")
+        _call(lib.llm_sequence_sample, *self._get(), sampler._sampler, token)
+        return token[0]
+
+    def logits(self, buf: Any = None) -> Any:
+        model, sequence = self._get()
+        logits = lib.llm_sequence_logits(model, sequence)
+        if logits == ffi.NULL:
+            raise ValueError(
+                "logits: there are none, evaluate a token first (sampling uses them up)"
+            )
+        size = 4 * model.image.config.vocab_size
+        if buf is None:
+            buf = array("f", bytes(size))
+        try:
+            target = ffi.from_buffer(buf, require_writable=True)
+        except BufferError:
+            raise TypeError("buf: is read-only") from None
+        if len(target) != size:
+            raise ValueError(f"buf: has {len(target)} bytes, must have {size}")
+        ffi.memmove(target, logits, size)
+        return buf
+
+    def rewind(self, n: int) -> None:
+        model, sequence = self._get()
+        n = _uint(n, "n", sequence.n_tokens, "n_tokens ")
+        _call(lib.llm_sequence_rewind, model, sequence, n)
+
+    def reuse(self, tokens: Iterable[int]) -> int:
+        model, sequence = self._get()
+        ids = array("I", [_token(token, model) for token in tokens])
+        content = ffi.from_buffer("uint32_t[]", ids)
+        return lib.llm_sequence_reuse(model, sequence, content, len(ids))
+
+    def tokens(self) -> list[int]:
+        model, sequence = self._get()
+        n = lib.llm_sequence_n_cached(model, sequence)
+        return [lib.llm_sequence_token(model, sequence, i) for i in range(n)]
+
+    def fork(self) -> Sequence:
+        model, sequence = self._get()
+        fork = Sequence(self._owner())
+        lib.llm_sequence_fork(model, fork._sequence, sequence)
+        return fork
+
+
+class Model(_Tokens):
     """An image and the working memory to run it."""
 
     def __init__(
@@ -43,6 +136,9 @@ class Model:
         context: int = 0,
         block: int = 0,
         cache: str | None = None,
+        kv: str = "auto",
+        policy: str = "slide",
+        sequences: int = 0,
         kernels: str | None = None,
         cores: int = 0,
         verify: bool = True,
@@ -50,7 +146,14 @@ class Model:
         options = ffi.new("llm_options_t *")
         options.context = _uint(context, "context", _UINT32_MAX)
         options.block = _uint(block, "block", _UINT32_MAX)
-        options.cache = _cache_kind(cache)
+        options.sequences = _uint(sequences, "sequences", lib.LLM_MAX_SEQUENCES)
+        # All of them at once, as far as one pass takes them.
+        options.batch = min(options.sequences, lib.LLM_MAX_BLOCK)
+        options.cache = _value(cache, _CACHES, "cache: must be None, 'int8', 'f32' or 'int4'")
+        options.layout = _value(kv, _LAYOUTS, "kv: must be 'auto', 'static' or 'paged'")
+        options.policy = _value(
+            policy, _POLICIES, "policy: must be 'slide', 'error' or 'compress'"
+        )
         options.kernels = _find_kernels(kernels)
         cores = _uint(cores, "cores", lib.llm_port_cores())
         image = ffi.new("llm_image_t *")
@@ -70,9 +173,33 @@ class Model:
             raise ValueError("model: is closed")
         return self._model
 
-    @property
-    def n_tokens(self) -> int:
-        return self._open().n_tokens
+    def _get(self) -> tuple[Any, Any]:
+        model = self._open()
+        return model, model.kv.sequences
+
+    def _owner(self) -> Model:
+        return self
+
+    def sequence(self) -> Sequence:
+        return Sequence(self)
+
+    def eval_batch(self, sequences: list[Any], tokens: list[int]) -> None:
+        model = self._open()
+        if len(sequences) != len(tokens):
+            raise ValueError("tokens: must be as many as sequences")
+        pairs = [sequence._get() for sequence in sequences]
+        if any(other != model for other, _ in pairs):
+            raise ValueError("sequences: one is of another model")
+        items = ffi.new("llm_sequence_t *[]", [sequence for _, sequence in pairs])
+        ids = ffi.new("uint32_t[]", [_token(token, model) for token in tokens])
+        done = ffi.new("bool *")
+        while not done[0]:
+            _call(lib.llm_model_eval_batch, model, items, ids, len(ids), done)
+
+    def event(self) -> tuple[str, int] | None:
+        n = ffi.new("uint32_t *")
+        kind = lib.llm_model_event(self._open(), n)
+        return (_EVENTS[kind], n[0]) if kind != lib.LLM_EVENT_NONE else None
 
     @property
     def context(self) -> int:
@@ -84,7 +211,15 @@ class Model:
 
     @property
     def cache(self) -> str:
-        return _CACHES[self._open().plan.cache]
+        return _name(self._open().plan.cache, _CACHES)
+
+    @property
+    def kv(self) -> str:
+        return _name(self._open().plan.layout, _LAYOUTS)
+
+    @property
+    def policy(self) -> str:
+        return _name(self._open().plan.policy, _POLICIES)
 
     @property
     def kernels(self) -> str:
@@ -110,60 +245,16 @@ class Model:
     def add_bos(self) -> bool:
         return self._open().image.tokenizer.add_bos
 
-    def eval(self, tokens: int | Sequence[int]) -> None:
-        model = self._open()
-        if hasattr(tokens, "__index__"):
-            tokens = [tokens]
-        ids = array("I", [_token(token, model) for token in tokens])
-        done = ffi.new("size_t *")
-        while ids:  # block by block, so that Ctrl-C is heard in between
-            rest = ffi.from_buffer("uint32_t[]", ids)
-            _call(lib.llm_model_eval_block, model, rest, len(ids), done)
-            ffi.release(rest)
-            ids = ids[done[0] :]
-
-    def sample(self, sampler: Sampler) -> int:
-        token = ffi.new("uint32_t *")
-        _call(lib.llm_model_sample, self._open(), sampler._sampler, token)
-        return token[0]
-
-    def logits(self, buf: Any = None) -> Any:
-        model = self._open()
-        if not model.has_logits:
-            raise ValueError(
-                "logits: there are none, evaluate a token first (sampling uses them up)"
-            )
-        size = 4 * model.image.config.vocab_size
-        if buf is None:
-            buf = array("f", bytes(size))
-        try:
-            target = ffi.from_buffer(buf, require_writable=True)
-        except BufferError:
-            raise TypeError("buf: is read-only") from None
-        if len(target) != size:
-            raise ValueError(f"buf: has {len(target)} bytes, must have {size}")
-        ffi.memmove(target, model.logits, size)
-        return buf
-
-    def rewind(self, n: int) -> None:
-        model = self._open()
-        lib.llm_model_rewind(model, _uint(n, "n", model.n_tokens, "n_tokens "))
-
-    def tokens(self) -> list[int]:
-        model = self._open()
-        return ffi.unpack(model.tokens, model.n_tokens) if model.n_tokens else []
-
     def config(self) -> dict[str, Any]:
         model = self._open()
         config = model.image.config
         matrices = [model.token_embd]
-        vectors = [model.output_norm]
+        n_vectors = 1 + 2 * config.n_layers  # norms
         if not config.tied:
             matrices.append(model.output)
         for i in range(config.n_layers):
             layer = model.layers[i]
             matrices += [getattr(layer, name) for name in _MATRICES]
-            vectors += [layer.attn_norm, layer.ffn_norm]
         used = {matrix.dtype for matrix in matrices}
         return {
             "vocab_size": config.vocab_size,
@@ -179,16 +270,19 @@ class Model:
             "rope": _ROPES[config.rope],
             "tied": config.tied,
             "dtype": "+".join(name for dtype, name in _DTYPES.items() if dtype in used),
-            "n_parameters": sum(tensor.rows * tensor.cols for tensor in matrices + vectors),
+            "n_parameters": sum(tensor.rows * tensor.cols for tensor in matrices)
+            + n_vectors * config.dim,
         }
 
     def memory(self) -> dict[str, int]:
         model = self._open()
         tokenizer = model.image.tokenizer
         plan = model.plan
+        kv = model.kv
         ram = {
             "object": ffi.sizeof("llm_model_t"),
             "tensors": plan.tensors,
+            "sequences": plan.sequence_tables,
             "kv": plan.kv,
             "activations": plan.activations,
             "logits": plan.logits,
@@ -201,6 +295,9 @@ class Model:
             "tokenizer": tables + tokenizer.pieces_size,
             **ram,
             "ram": ram["object"] + plan.total,
+            "kv_used": (kv.n_units[0] - kv.n_free[0]) * kv.unit_size,
+            "spill": kv.n_units[1] * kv.unit_size,
+            "spill_used": (kv.n_units[1] - kv.n_free[1]) * kv.unit_size,
         }
 
     def card(self) -> str:
@@ -249,6 +346,40 @@ class Model:
 
     def __enter__(self) -> Model:
         self._open()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Sequence(_Tokens):
+    """A sequence of a model beside its main one."""
+
+    def __init__(self, model: Model) -> None:
+        opened = model._open()
+        self._model = model
+        self._sequence = lib.llm_sequence_open(opened)
+        if self._sequence == ffi.NULL:
+            raise ValueError(
+                f"sequences: all {opened.plan.sequences} are in use, close one or load the model "
+                "with more"
+            )
+
+    def _get(self) -> tuple[Any, Any]:
+        model = self._model._open()
+        if self._sequence is None:
+            raise ValueError("sequence: is closed")
+        return model, self._sequence
+
+    def _owner(self) -> Model:
+        return self._model
+
+    def close(self) -> None:
+        if self._sequence is not None and self._model._model is not None:
+            lib.llm_sequence_close(self._model._model, self._sequence)
+        self._sequence = None
+
+    def __enter__(self) -> Sequence:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -324,6 +455,8 @@ def _call(function: Any, *arguments: Any) -> None:
     message = ffi.string(error.message).decode(errors="replace")
     if status == lib.LLM_ERROR_MEMORY:
         raise MemoryError(message)
+    if status == lib.LLM_ERROR_STORAGE:
+        raise OSError(message)
     raise UnicodeError(message) if status == lib.LLM_ERROR_UTF8 else ValueError(message)
 
 
@@ -371,13 +504,18 @@ def _ansi(name: str | None) -> int:
     return _ANSI[name]
 
 
-def _cache_kind(name: str | None) -> int:
-    for kind, known in ((lib.LLM_CACHE_AUTO, None), *_CACHES.items()):
-        if name == known:
-            return kind
-    if not isinstance(name, str):
-        raise TypeError("cache: must be a str or None")
-    raise ValueError(f"cache: must be None, 'int8' or 'f32', not '{name}'")
+def _value(name: str | None, values: dict[Any, int], what: str) -> int:
+    """The engine's value for `name`."""
+    if name not in values:
+        if not isinstance(name, str):
+            raise TypeError(what)
+        raise ValueError(f"{what}, not '{name}'")
+    return values[name]
+
+
+def _name(value: int, values: dict[Any, int]) -> str:
+    """The name of the engine's `value`."""
+    return next(name for name, known in values.items() if known == value)
 
 
 def _find_kernels(name: str | None) -> Any:

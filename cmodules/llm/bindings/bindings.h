@@ -18,6 +18,13 @@ typedef struct {
     llm_model_t model; // points into both
 } llm_model_obj_t;
 
+// A sequence of a model beside its main one.
+typedef struct {
+    mp_obj_base_t base;
+    mp_obj_t model; // kept alive
+    llm_sequence_t *sequence; // NULL once closed
+} llm_sequence_obj_t;
+
 // Settings and random state.
 typedef struct {
     mp_obj_base_t base;
@@ -25,6 +32,7 @@ typedef struct {
 } llm_sampler_obj_t;
 
 extern const mp_obj_type_t llm_model_type;
+extern const mp_obj_type_t llm_sequence_type;
 extern const mp_obj_type_t llm_sampler_type;
 extern const mp_obj_type_t llm_decoder_type;
 
@@ -36,6 +44,22 @@ void *llm_instance(mp_obj_t o, const mp_obj_type_t *type);
 
 // The model in `o`, open and with its buffer where it was. Raises TypeError, ValueError.
 llm_model_obj_t *llm_model_get(mp_obj_t o);
+
+// The sequence in `o`, which is a Sequence or a Model, whose main one it is then, and its model, as llm_model_get. Raises TypeError,
+// ValueError.
+llm_sequence_t *llm_sequence_get(mp_obj_t o, llm_model_obj_t **model);
+
+// Methods of both.
+MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_eval_obj);
+MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_sample_obj);
+MP_DECLARE_CONST_FUN_OBJ_VAR_BETWEEN(llm_sequence_logits_obj);
+MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_rewind_obj);
+MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_reuse_obj);
+MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_tokens_obj);
+MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_fork_obj);
+
+// Model.sequence().
+MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_new_obj);
 
 // The int in `o`, from 0 to `max`. Raises TypeError and ValueError with the message `what`, in which {} stands for `max`.
 uint64_t llm_get_uint(mp_obj_t o, const char *what, uint64_t max);

@@ -8,6 +8,8 @@ void llm_raise(const llm_error_t *error) {
     const mp_obj_type_t *type = &mp_type_ValueError;
     if (error->status == LLM_ERROR_MEMORY) {
         type = &mp_type_MemoryError;
+    } else if (error->status == LLM_ERROR_STORAGE) {
+        type = &mp_type_OSError;
     }
 #if MICROPY_PY_BUILTINS_STR_UNICODE
     if (error->status == LLM_ERROR_UTF8) {

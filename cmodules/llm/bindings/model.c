@@ -21,22 +21,23 @@ llm_model_obj_t *llm_model_get(mp_obj_t o) {
 
 // ---------------------------------------------------------------------------- making one
 
-static const char *const cache_names[] = {
-    [LLM_CACHE_INT8] = "int8",
-    [LLM_CACHE_F32] = "f32",
-};
+// Names by value; NULL for a value that None stands for.
+static const char *const cache_names[] = {NULL, "int8", "f32", "int4"};
+static const char *const layout_names[] = {"auto", "static", "paged"};
+static const char *const policy_names[] = {"slide", "error", "compress"};
 
-static llm_cache_t get_cache(mp_obj_t o) {
-    if (o == mp_const_none) {
-        return LLM_CACHE_AUTO;
+// The value whose name is in `o`; `what` lists them.
+static unsigned get_name(mp_obj_t o, const char *const *names, size_t n, mp_rom_error_text_t what) {
+    if (o == mp_const_none && names[0] == NULL) {
+        return 0;
     }
     const char *name = mp_obj_str_get_str(o);
-    for (llm_cache_t cache = LLM_CACHE_INT8; cache <= LLM_CACHE_F32; cache++) {
-        if (strcmp(name, cache_names[cache]) == 0) {
-            return cache;
+    for (unsigned i = 0; i < n; i++) {
+        if (names[i] != NULL && strcmp(name, names[i]) == 0) {
+            return i;
         }
     }
-    mp_raise_msg_varg(&mp_type_ValueError, MP_ERROR_TEXT("cache: must be None, 'int8' or 'f32', not '%s'"), name);
+    mp_raise_msg_varg(&mp_type_ValueError, what, name);
 }
 
 static const llm_kernels_t *get_kernels(mp_obj_t o) {
@@ -73,6 +74,9 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         ARG_context,
         ARG_block,
         ARG_cache,
+        ARG_kv,
+        ARG_policy,
+        ARG_sequences,
         ARG_kernels,
         ARG_cores,
         ARG_verify,
@@ -82,6 +86,9 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         {MP_QSTR_context, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_block, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_cache, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
+        {MP_QSTR_kv, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_QSTR(MP_QSTR_auto)}},
+        {MP_QSTR_policy, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_QSTR(MP_QSTR_slide)}},
+        {MP_QSTR_sequences, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_kernels, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
         {MP_QSTR_cores, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_verify, MP_ARG_KW_ONLY | MP_ARG_BOOL, {.u_bool = true}},
@@ -94,10 +101,18 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
     llm_options_t options = {
         .context = (uint32_t)llm_get_uint(args[ARG_context].u_obj, "context: must be an int from 0 to {}", UINT32_MAX),
         .block = (uint32_t)llm_get_uint(args[ARG_block].u_obj, "block: must be an int from 0 to {}", UINT32_MAX),
-        .cache = get_cache(args[ARG_cache].u_obj),
+        .sequences = (uint32_t)llm_get_uint(args[ARG_sequences].u_obj, "sequences: must be an int from 0 to {}", LLM_MAX_SEQUENCES),
+        .cache = get_name(args[ARG_cache].u_obj, cache_names, MP_ARRAY_SIZE(cache_names),
+            MP_ERROR_TEXT("cache: must be None, 'int8', 'f32' or 'int4', not '%s'")),
+        .layout = get_name(args[ARG_kv].u_obj, layout_names, MP_ARRAY_SIZE(layout_names),
+            MP_ERROR_TEXT("kv: must be 'auto', 'static' or 'paged', not '%s'")),
+        .policy = get_name(args[ARG_policy].u_obj, policy_names, MP_ARRAY_SIZE(policy_names),
+            MP_ERROR_TEXT("policy: must be 'slide', 'error' or 'compress', not '%s'")),
         .kernels = get_kernels(args[ARG_kernels].u_obj),
     };
     uint32_t cores = (uint32_t)llm_get_uint(args[ARG_cores].u_obj, "cores: must be an int from 0 to {}", llm_port_cores());
+    // All of them at once, as far as one pass takes them.
+    options.batch = options.sequences < LLM_MAX_BLOCK ? options.sequences : LLM_MAX_BLOCK;
     llm_error_t error;
     llm_image_t image;
     llm_plan_t plan;
@@ -146,114 +161,57 @@ static mp_obj_t model_exit(size_t n_args, const mp_obj_t *args) {
 }
 static MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(model_exit_obj, 4, 4, model_exit);
 
-// ---------------------------------------------------------------------------- running it
+// ---------------------------------------------------------------------------- its sequences
 
-static mp_obj_t model_eval(mp_obj_t self_in, mp_obj_t tokens_in) {
+static mp_obj_t model_event(mp_obj_t self_in) {
     llm_model_obj_t *self = llm_model_get(self_in);
-    uint32_t few[LLM_MAX_BLOCK];
-    uint32_t *tokens = few;
-    size_t n = 1;
-    if (mp_obj_is_int(tokens_in)) {
-        few[0] = llm_get_token(tokens_in, &self->model);
-    } else {
-        // A copy, since what runs between two blocks may change the list.
-        n = (size_t)mp_obj_get_int(mp_obj_len(tokens_in));
-        uint32_t room = self->model.plan.context - self->model.n_tokens;
-        if (n > room) {
-            llm_error_t error;
-            llm_fail(&error, LLM_ERROR_CONTEXT, "tokens: {} do not fit, the context has room for {} more", n, room);
-            llm_raise(&error);
-        }
-        if (n > MP_ARRAY_SIZE(few)) {
-            tokens = m_new(uint32_t, n);
-        }
-        for (size_t i = 0; i < n; i++) {
-            tokens[i] = llm_get_token(mp_obj_subscr(tokens_in, MP_OBJ_NEW_SMALL_INT(i), MP_OBJ_SENTINEL), &self->model);
-        }
+    uint32_t n;
+    qstr kind = MP_QSTR_slide;
+    switch (llm_model_event(&self->model, &n)) {
+        case LLM_EVENT_SLIDE:
+            break;
+        case LLM_EVENT_COMPRESS:
+            kind = MP_QSTR_compress;
+            break;
+        case LLM_EVENT_SPILL:
+            kind = MP_QSTR_spill;
+            break;
+        default:
+            return mp_const_none;
     }
-    for (size_t at = 0; at < n;) {
-        // Again each time: what ran meanwhile may have closed it.
-        self = llm_model_get(self_in);
-        size_t done;
-        llm_error_t error;
-        if (llm_model_eval_block(&self->model, tokens + at, n - at, &done, &error) != LLM_OK) {
-            llm_raise(&error);
-        }
-        at += done;
-        if (at < n) {
-            uint32_t n_tokens = self->model.n_tokens;
-            mp_handle_pending(true);
-            if (self->model.n_tokens != n_tokens) {
-                mp_raise_msg(&mp_type_RuntimeError, MP_ERROR_TEXT("model: used by a callback in the middle of eval"));
-            }
-        }
-    }
-    if (tokens != few) {
-        m_del(uint32_t, tokens, n);
-    }
-    return mp_const_none;
+    mp_obj_t pair[] = {MP_OBJ_NEW_QSTR(kind), mp_obj_new_int_from_uint(n)};
+    return mp_obj_new_tuple(MP_ARRAY_SIZE(pair), pair);
 }
-static MP_DEFINE_CONST_FUN_OBJ_2(model_eval_obj, model_eval);
+static MP_DEFINE_CONST_FUN_OBJ_1(model_event_obj, model_event);
 
-static mp_obj_t model_sample(mp_obj_t self_in, mp_obj_t sampler_in) {
+static mp_obj_t model_eval_batch(mp_obj_t self_in, mp_obj_t sequences_in, mp_obj_t tokens_in) {
     llm_model_obj_t *self = llm_model_get(self_in);
-    llm_sampler_obj_t *sampler = llm_instance(sampler_in, &llm_sampler_type);
+    llm_sequence_t *sequences[LLM_MAX_BLOCK];
+    uint32_t tokens[LLM_MAX_BLOCK];
+    size_t n = (size_t)mp_obj_get_int(mp_obj_len(sequences_in));
+    if (n != (size_t)mp_obj_get_int(mp_obj_len(tokens_in))) {
+        mp_raise_ValueError(MP_ERROR_TEXT("tokens: must be as many as sequences"));
+    }
     llm_error_t error;
-    uint32_t token;
-    if (llm_model_sample(&self->model, &sampler->sampler, &token, &error) != LLM_OK) {
-        llm_raise(&error);
+    // More are refused below, whatever they are.
+    for (size_t i = 0; i < n && i < MP_ARRAY_SIZE(sequences); i++) {
+        llm_model_obj_t *model;
+        sequences[i] = llm_sequence_get(mp_obj_subscr(sequences_in, MP_OBJ_NEW_SMALL_INT(i), MP_OBJ_SENTINEL), &model);
+        if (model != self) {
+            mp_raise_ValueError(MP_ERROR_TEXT("sequences: one is of another model"));
+        }
+        tokens[i] = llm_get_token(mp_obj_subscr(tokens_in, MP_OBJ_NEW_SMALL_INT(i), MP_OBJ_SENTINEL), &self->model);
     }
-    return mp_obj_new_int_from_uint(token);
-}
-static MP_DEFINE_CONST_FUN_OBJ_2(model_sample_obj, model_sample);
-
-static mp_obj_t model_logits(size_t n_args, const mp_obj_t *args) {
-    llm_model_obj_t *self = llm_model_get(args[0]);
-    const llm_model_t *model = &self->model;
-    if (!model->has_logits) {
-        mp_raise_ValueError(MP_ERROR_TEXT("logits: there are none, evaluate a token first (sampling uses them up)"));
-    }
-    uint32_t n = model->image.config.vocab_size;
-    if (n_args > 1 && args[1] != mp_const_none) {
-        mp_buffer_info_t buffer;
-        mp_get_buffer_raise(args[1], &buffer, MP_BUFFER_WRITE);
-        if (buffer.len != n * sizeof(float)) {
-            llm_error_t error;
-            llm_fail(&error, LLM_ERROR_VALUE, "buf: has {} bytes, must have {}", buffer.len, n * sizeof(float));
+    bool done = false;
+    while (!done) {
+        self = llm_model_get(self_in); // what was called above may have closed it
+        if (llm_model_eval_batch(&self->model, sequences, tokens, n, &done, &error) != LLM_OK) {
             llm_raise(&error);
         }
-        memcpy(buffer.buf, model->logits, buffer.len);
-        return args[1];
     }
-    mp_obj_array_t *array = mp_obj_malloc(mp_obj_array_t, &mp_type_array);
-    array->typecode = 'f';
-    array->free = 0;
-    array->len = 0;
-    array->items = NULL;
-    array->items = m_new(float, n);
-    array->len = n;
-    memcpy(array->items, model->logits, n * sizeof(float));
-    return MP_OBJ_FROM_PTR(array);
-}
-static MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(model_logits_obj, 1, 2, model_logits);
-
-static mp_obj_t model_rewind(mp_obj_t self_in, mp_obj_t n_in) {
-    llm_model_obj_t *self = llm_model_get(self_in);
-    uint32_t n = (uint32_t)llm_get_uint(n_in, "n: must be an int from 0 to n_tokens {}", self->model.n_tokens);
-    llm_model_rewind(&self->model, n);
     return mp_const_none;
 }
-static MP_DEFINE_CONST_FUN_OBJ_2(model_rewind_obj, model_rewind);
-
-static mp_obj_t model_tokens(mp_obj_t self_in) {
-    const llm_model_t *model = &llm_model_get(self_in)->model;
-    mp_obj_list_t *list = MP_OBJ_TO_PTR(mp_obj_new_list(model->n_tokens, NULL));
-    for (uint32_t i = 0; i < model->n_tokens; i++) {
-        list->items[i] = mp_obj_new_int_from_uint(model->tokens[i]);
-    }
-    return MP_OBJ_FROM_PTR(list);
-}
-static MP_DEFINE_CONST_FUN_OBJ_1(model_tokens_obj, model_tokens);
+static MP_DEFINE_CONST_FUN_OBJ_3(model_eval_batch_obj, model_eval_batch);
 
 // ---------------------------------------------------------------------------- what it is
 
@@ -327,19 +285,24 @@ static mp_obj_t model_memory(mp_obj_t self_in) {
     const llm_model_t *model = &llm_model_get(self_in)->model;
     const llm_tokenizer_t *t = &model->image.tokenizer;
     const llm_plan_t *plan = &model->plan;
+    const llm_kv_t *kv = &model->kv;
     // Pieces and types are bytes; offsets, ranks, sorted and byte_ids are u32.
     size_t tokenizer = t->pieces_size + t->n_tokens + sizeof(uint32_t) * (2 * t->n_tokens + 1 + t->n_sorted + 256);
-    mp_obj_t dict = new_dict(10);
+    mp_obj_t dict = new_dict(14);
     store_uint(dict, MP_QSTR_image, model->image.size);
     store_uint(dict, MP_QSTR_weights, model->image.tensor_data_size);
     store_uint(dict, MP_QSTR_tokenizer, tokenizer);
     store_uint(dict, MP_QSTR_object, sizeof(llm_model_obj_t));
     store_uint(dict, MP_QSTR_tensors, plan->tensors);
+    store_uint(dict, MP_QSTR_sequences, plan->sequence_tables);
     store_uint(dict, MP_QSTR_kv, plan->kv);
     store_uint(dict, MP_QSTR_activations, plan->activations);
     store_uint(dict, MP_QSTR_logits, plan->logits);
     store_uint(dict, MP_QSTR_tokens, plan->tokens);
     store_uint(dict, MP_QSTR_ram, sizeof(llm_model_obj_t) + plan->total);
+    store_uint(dict, MP_QSTR_kv_used, (kv->n_units[0] - kv->n_free[0]) * kv->unit_size);
+    store_uint(dict, MP_QSTR_spill, kv->n_units[1] * kv->unit_size);
+    store_uint(dict, MP_QSTR_spill_used, (kv->n_units[1] - kv->n_free[1]) * kv->unit_size);
     return dict;
 }
 static MP_DEFINE_CONST_FUN_OBJ_1(model_memory_obj, model_memory);
@@ -386,28 +349,40 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
     mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
     mp_arg_parse_all(n_args, pos_args, kw_args, MP_ARRAY_SIZE(allowed), allowed, args);
 
-    const llm_tokenizer_t *tokenizer = &llm_model_get(args[ARG_self].u_obj)->model.image.tokenizer;
+    const llm_model_t *model = &llm_model_get(args[ARG_self].u_obj)->model;
+    const llm_tokenizer_t *tokenizer = &model->image.tokenizer;
     mp_buffer_info_t text;
     mp_get_buffer_raise(args[ARG_text].u_obj, &text, MP_BUFFER_READ);
     bool bos = args[ARG_bos].u_obj == mp_const_none ? tokenizer->add_bos : mp_obj_is_true(args[ARG_bos].u_obj);
 
+    // In memory of the model's that is free between two calls, if that is enough.
     size_t max_tokens = text.len + 2;
     size_t scratch_size = llm_encode_scratch(tokenizer, text.buf, text.len);
-    uint32_t *tokens = m_new(uint32_t, max_tokens);
-    byte *scratch = m_new(byte, scratch_size);
+    size_t tokens_size = (max_tokens * sizeof(uint32_t) + LLM_ALIGNMENT - 1) & ~(size_t)(LLM_ALIGNMENT - 1);
+    size_t own_size;
+    byte *own = llm_model_scratch(model, &own_size);
+    byte *memory = own;
+    size_t size = tokens_size + scratch_size;
+    if (size > own_size) {
+        memory = m_new(byte, size);
+    }
+    uint32_t *tokens = (uint32_t *)memory;
     size_t n;
     llm_error_t error;
-    llm_status_t status = llm_encode(tokenizer, text.buf, text.len, bos, tokens, max_tokens, &n, scratch, scratch_size, &error);
-    m_del(byte, scratch, scratch_size);
+    llm_status_t status = llm_encode(tokenizer, text.buf, text.len, bos, tokens, max_tokens, &n, memory + tokens_size, scratch_size, &error);
+    mp_obj_list_t *list = NULL;
+    if (status == LLM_OK) {
+        list = MP_OBJ_TO_PTR(mp_obj_new_list(n, NULL));
+        for (size_t i = 0; i < n; i++) {
+            list->items[i] = mp_obj_new_int_from_uint(tokens[i]);
+        }
+    }
+    if (memory != own) {
+        m_del(byte, memory, size);
+    }
     if (status != LLM_OK) {
-        m_del(uint32_t, tokens, max_tokens);
         llm_raise(&error);
     }
-    mp_obj_list_t *list = MP_OBJ_TO_PTR(mp_obj_new_list(n, NULL));
-    for (size_t i = 0; i < n; i++) {
-        list->items[i] = mp_obj_new_int_from_uint(tokens[i]);
-    }
-    m_del(uint32_t, tokens, max_tokens);
     return MP_OBJ_FROM_PTR(list);
 }
 static MP_DEFINE_CONST_FUN_OBJ_KW(model_encode_obj, 2, model_encode);
@@ -430,7 +405,8 @@ static void model_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
     const llm_tokenizer_t *tokenizer = &model->image.tokenizer;
     switch (name) {
         case MP_QSTR_n_tokens:
-            dest[0] = mp_obj_new_int_from_uint(model->n_tokens);
+            llm_model_get(self_in); // a closed one has no sequences
+            dest[0] = mp_obj_new_int_from_uint(model->kv.sequences[0].n_tokens);
             break;
         case MP_QSTR_context:
             dest[0] = mp_obj_new_int_from_uint(model->plan.context);
@@ -441,6 +417,16 @@ static void model_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
         case MP_QSTR_cache: {
             const char *cache = cache_names[model->plan.cache];
             dest[0] = mp_obj_new_str_from_cstr(cache);
+            break;
+        }
+        case MP_QSTR_kv: {
+            const char *layout = layout_names[model->plan.layout];
+            dest[0] = mp_obj_new_str_from_cstr(layout);
+            break;
+        }
+        case MP_QSTR_policy: {
+            const char *policy = policy_names[model->plan.policy];
+            dest[0] = mp_obj_new_str_from_cstr(policy);
             break;
         }
         case MP_QSTR_kernels: {
@@ -471,11 +457,16 @@ static void model_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
 }
 
 static const mp_rom_map_elem_t model_locals_table[] = {
-    {MP_ROM_QSTR(MP_QSTR_eval), MP_ROM_PTR(&model_eval_obj)},
-    {MP_ROM_QSTR(MP_QSTR_sample), MP_ROM_PTR(&model_sample_obj)},
-    {MP_ROM_QSTR(MP_QSTR_logits), MP_ROM_PTR(&model_logits_obj)},
-    {MP_ROM_QSTR(MP_QSTR_rewind), MP_ROM_PTR(&model_rewind_obj)},
-    {MP_ROM_QSTR(MP_QSTR_tokens), MP_ROM_PTR(&model_tokens_obj)},
+    {MP_ROM_QSTR(MP_QSTR_eval), MP_ROM_PTR(&llm_sequence_eval_obj)},
+    {MP_ROM_QSTR(MP_QSTR_sample), MP_ROM_PTR(&llm_sequence_sample_obj)},
+    {MP_ROM_QSTR(MP_QSTR_logits), MP_ROM_PTR(&llm_sequence_logits_obj)},
+    {MP_ROM_QSTR(MP_QSTR_rewind), MP_ROM_PTR(&llm_sequence_rewind_obj)},
+    {MP_ROM_QSTR(MP_QSTR_reuse), MP_ROM_PTR(&llm_sequence_reuse_obj)},
+    {MP_ROM_QSTR(MP_QSTR_tokens), MP_ROM_PTR(&llm_sequence_tokens_obj)},
+    {MP_ROM_QSTR(MP_QSTR_fork), MP_ROM_PTR(&llm_sequence_fork_obj)},
+    {MP_ROM_QSTR(MP_QSTR_sequence), MP_ROM_PTR(&llm_sequence_new_obj)},
+    {MP_ROM_QSTR(MP_QSTR_eval_batch), MP_ROM_PTR(&model_eval_batch_obj)},
+    {MP_ROM_QSTR(MP_QSTR_event), MP_ROM_PTR(&model_event_obj)},
     {MP_ROM_QSTR(MP_QSTR_config), MP_ROM_PTR(&model_config_obj)},
     {MP_ROM_QSTR(MP_QSTR_memory), MP_ROM_PTR(&model_memory_obj)},
     {MP_ROM_QSTR(MP_QSTR_card), MP_ROM_PTR(&model_card_obj)},

@@ -26,6 +26,7 @@ static const mp_rom_map_elem_t module_table[] = {
     {MP_ROM_QSTR(MP_QSTR_version), MP_ROM_PTR(&version_obj)},
     {MP_ROM_QSTR(MP_QSTR_kernels), MP_ROM_PTR(&module_kernels_obj)},
     {MP_ROM_QSTR(MP_QSTR_Model), MP_ROM_PTR(&llm_model_type)},
+    {MP_ROM_QSTR(MP_QSTR_Sequence), MP_ROM_PTR(&llm_sequence_type)},
     {MP_ROM_QSTR(MP_QSTR_Sampler), MP_ROM_PTR(&llm_sampler_type)},
     {MP_ROM_QSTR(MP_QSTR_Decoder), MP_ROM_PTR(&llm_decoder_type)},
 };

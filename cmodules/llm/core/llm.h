@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "../kernels/types.h"
+#include "cache.h"
 
 #define LLM_VERSION "0.1.0"
 
@@ -26,6 +27,7 @@ typedef enum {
     LLM_ERROR_UTF8, // text is not UTF-8
     LLM_ERROR_CONTEXT, // more tokens than the context holds
     LLM_ERROR_MEMORY, // the RAM given is too small
+    LLM_ERROR_STORAGE, // a file or block device failed
 } llm_status_t;
 
 #define LLM_MESSAGE_SIZE 128
@@ -121,53 +123,87 @@ typedef enum {
     LLM_CACHE_AUTO = 0, // f32 if every matrix of the image is f32, else int8
     LLM_CACHE_INT8 = 1, // a scale a token and head
     LLM_CACHE_F32 = 2, // exact, four times the size
+    LLM_CACHE_INT4 = 3, // int8 until a page is full, then half of that
 } llm_cache_t;
+
+typedef enum {
+    LLM_LAYOUT_AUTO = 0, // static up to LLM_STATIC_CONTEXT positions, where nothing asks for pages
+    LLM_LAYOUT_STATIC = 1, // one page of the whole context
+    LLM_LAYOUT_PAGED = 2, // pages of LLM_PAGE positions
+} llm_layout_t;
+
+#define LLM_STATIC_CONTEXT 512
+
+// What happens to a token for which the context has no room.
+typedef enum {
+    LLM_POLICY_SLIDE = 0, // the oldest token but the first LLM_SINKS falls out (Xiao et al., 2023)
+    LLM_POLICY_ERROR = 1, // LLM_ERROR_CONTEXT
+    LLM_POLICY_COMPRESS = 2, // old pages are compressed to make room for more positions in the same RAM; then as SLIDE
+} llm_policy_t;
+
+// A region that full old pages move to when the RAM has no more room.
+typedef struct {
+    void *memory; // slower RAM, a multiple of LLM_ALIGNMENT, read in place; NULL: `store`
+    llm_store_t store; // a file or block device from offset 0 on
+    uint64_t size; // bytes of it; 0: there is none
+} llm_spill_t;
 
 typedef struct {
     uint32_t context; // positions to make room for; 0: as many as the model was trained for
     uint32_t block; // tokens of a prompt computed together, 1 to LLM_MAX_BLOCK; 0: 8
+    uint32_t sequences; // beside the main one, at most LLM_MAX_SEQUENCES
+    uint32_t batch; // of these, whose logits there is room for at once; 0: 1
     llm_cache_t cache; // how keys and values are kept
+    llm_layout_t layout; // where
+    llm_policy_t policy; // when the context is full
+    size_t ram; // bytes that the model may take; 0: as many as it needs
+    llm_spill_t spill; // where pages go that the RAM has no room for
     const llm_kernels_t *kernels; // NULL: the best
     llm_parallel_t parallel; // the cores to use
 } llm_options_t;
 
+#define LLM_MAX_SEQUENCES 255
+
 // Where the RAM of a model goes, in bytes, each part rounded up to LLM_ALIGNMENT.
 typedef struct {
-    uint32_t context; // positions there is room for
+    uint32_t context; // positions a token sees at most
     uint32_t block; // tokens computed together
-    llm_cache_t cache; // LLM_CACHE_INT8 or LLM_CACHE_F32
+    uint32_t sequences; // beside the main one
+    uint32_t batch; // rows of logits
+    llm_cache_t cache; // LLM_CACHE_INT8, LLM_CACHE_F32 or LLM_CACHE_INT4
+    llm_layout_t layout; // LLM_LAYOUT_STATIC or LLM_LAYOUT_PAGED
+    llm_policy_t policy; // as asked for
+    uint32_t page; // positions of a page
+    uint32_t table; // pages of a sequence
+    uint32_t n_units; // of the pool, in RAM
+    uint32_t n_spill; // of the pool, in the slower region
+    size_t unit_size; // bytes of one
     size_t tensors; // table of pointers to the tensors
-    size_t kv; // keys, values and their scales
+    size_t sequence_tables; // sequences, and what page is where
+    size_t kv; // the pool: keys, values and their scales
     size_t activations; // everything between the embedding and the logits
-    size_t logits; // one float a token of the vocabulary
+    size_t logits; // batch times one float a token of the vocabulary
     size_t tokens; // ids of what is in the cache
     size_t total; // the sum: what llm_model_init needs
 } llm_plan_t;
 
 // Computes what a model needs. `options` may be NULL for the defaults. LLM_ERROR_VALUE if an option is out of
-// range or no address space holds the sum.
+// range or no address space holds the sum; LLM_ERROR_MEMORY if options->ram is less than the least that will do: the message has
+// both numbers and the contexts that would fit.
 llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, llm_plan_t *plan, llm_error_t *error);
 
 // The tensors of one transformer block.
 typedef struct {
-    llm_tensor_t attn_norm; // [1, dim]
+    const float *attn_norm; // [dim]
+    const float *ffn_norm; // [dim]
     llm_tensor_t attn_q; // [n_heads * head_dim, dim]
     llm_tensor_t attn_k; // [n_kv_heads * head_dim, dim]
     llm_tensor_t attn_v; // [n_kv_heads * head_dim, dim]
     llm_tensor_t attn_output; // [dim, n_heads * head_dim]
-    llm_tensor_t ffn_norm; // [1, dim]
     llm_tensor_t ffn_gate; // [hidden_dim, dim]
     llm_tensor_t ffn_up; // [hidden_dim, dim]
     llm_tensor_t ffn_down; // [dim, hidden_dim]
 } llm_layer_t;
-
-// Keys and values. Head h of layer l owns rows [(l * n_kv_heads + h) * context, ... + context).
-typedef struct {
-    void *k; // [n_layers][n_kv_heads][context][head_dim], int8 or float, keys after RoPE
-    void *v; // the same shape
-    uint16_t *k_scale; // [n_layers][n_kv_heads][context] bfloat16, NULL if f32
-    uint16_t *v_scale; // the same shape
-} llm_kv_t;
 
 // A model: an image and its working memory. Fields are for reading; functions change them.
 typedef struct {
@@ -176,43 +212,87 @@ typedef struct {
     const llm_kernels_t *kernels; // what it runs on
     llm_parallel_t parallel; // and the cores
     llm_tensor_t token_embd; // [vocab_size, dim]
-    llm_tensor_t output_norm; // [1, dim]
     llm_tensor_t output; // [vocab_size, dim], token_embd if tied
+    const float *output_norm; // [dim]
     const uint32_t *rope_phase; // [head_dim / 2] turns a position, times 2^32
     llm_layer_t *layers; // [n_layers]
-    llm_kv_t kv; // the cache
+    llm_kv_t kv; // the cache; kv.sequences[0] is the main sequence
     float *x; // [block][dim] residual stream
     float *h; // [block][max(dim, n_heads * head_dim)] a norm's or the attention's output
     float *q; // [block][max(dim, n_heads * head_dim)] queries, then the attention block's output
     float *k; // [block][n_kv_heads * head_dim] keys, before they are stored
     float *v; // [block][n_kv_heads * head_dim] values, before they are stored
-    float *gate; // [block][hidden_dim]; gate and up lie where q, k, v and scratch do, they take turns
+    float *q_sinks; // [n_heads * head_dim] one token's queries as the sinks see them
+    float *q_page; // [n_heads / n_kv_heads][head_dim] one KV head's queries as a compressed page sees them
+    float *cos_sin_sinks; // [head_dim] as cos_sin, for q_sinks
+    float *gate; // [block][hidden_dim]; gate and up lie where q, k, v and so on do, they take turns
     float *up; // [block][hidden_dim]
     void *codes; // [block][codes_stride] the input of a quantized matrix, in the kernels' own form
     float *code_scales; // [block] one scale a vector of codes
     uint32_t codes_stride; // codes between two vectors of them, a multiple of 32
     float *cos_sin; // [block][head_dim] cosines, then sines, of head_dim / 2 pairs
     void *scratch; // attention scores of one KV head's queries
-    float *logits; // [vocab_size] of the last token evaluated; llm_sample consumes them
-    uint32_t *tokens; // [context] what is in the cache
-    uint32_t n_tokens; // how many
-    bool has_logits; // logits hold those of the last token
+    float *logits; // [batch][vocab_size]; llm_sequence_t.row says whose, llm_sequence_sample consumes them
 } llm_model_t;
 
 // Makes a model of an open image in `ram` (a multiple of LLM_ALIGNMENT, `ram_size` bytes, stays the caller's).
 // `options` may be NULL. LLM_ERROR_MEMORY says how much is needed and given.
 llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const llm_options_t *options, void *ram, size_t ram_size, llm_error_t *error);
 
-// Appends `n` tokens to the cache and leaves the logits of the last one in `model->logits`. Nothing is changed
-// on error: LLM_ERROR_VALUE if a token is not below vocab_size, LLM_ERROR_CONTEXT if they do not fit. n = 0 does nothing.
+// Appends `n` tokens to the main sequence, whose logits are then those of the last one. Errors as llm_sequence_eval. n = 0 does
+// nothing.
 llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error);
 
-// The first block of the same, for a caller that has other things to do in between: checks all `n` tokens, appends at most
-// plan.block of them, sets `*done` to how many, and leaves logits only if that was all. Call it again with the rest.
-llm_status_t llm_model_eval_block(llm_model_t *model, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error);
+// The first block of the same for any sequence, for a caller that has other things to do in between: checks all `n` tokens,
+// appends at most plan.block of them, sets `*done` to how many, and leaves logits only if that was all. Call it again with
+// the rest, also if `*done` is 0: then tokens came first that a rewind had left without keys and values.
+//
+// LLM_ERROR_VALUE if a token is not below vocab_size, LLM_ERROR_CONTEXT if they do not fit and the policy is to say so,
+// LLM_ERROR_MEMORY if other sequences hold the pool, LLM_ERROR_STORAGE if the spill region failed. Nothing is appended then.
+llm_status_t llm_sequence_eval(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error);
 
-// Keeps the first `n` tokens of the cache and forgets the rest; the logits are gone. More than there are: no effect.
-void llm_model_rewind(llm_model_t *model, uint32_t n);
+// Appends tokens[i] to sequences[i] for i < n, all of them different, n at most plan.batch; each has its logits then. The same bits as
+// one after the other. `*done` is false if something else came first (as above): call it again. Errors as llm_sequence_eval,
+// LLM_ERROR_VALUE if a sequence occurs twice or there are too many.
+llm_status_t llm_model_eval_batch(llm_model_t *model, llm_sequence_t *const *sequences, const uint32_t *tokens, size_t n, bool *done, llm_error_t *error);
+
+// Keeps the first `n` tokens of a sequence and forgets the rest; the logits are gone. LLM_ERROR_VALUE if n is more than n_tokens, or
+// they have fallen out: once the window has slid, n must be at most plan.sinks or where the window begins.
+llm_status_t llm_sequence_rewind(llm_model_t *model, llm_sequence_t *sequence, uint32_t n, llm_error_t *error);
+
+// Keeps what a sequence and `tokens` [n] begin with in common, but less than n, and forgets the rest. Returns how many tokens that is:
+// llm_sequence_eval of the others leaves what it would have left in an empty sequence.
+uint32_t llm_sequence_reuse(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n);
+
+// Opens a sequence, empty, or NULL if all are in use; closes one that is not the main one.
+llm_sequence_t *llm_sequence_open(llm_model_t *model);
+void llm_sequence_close(llm_model_t *model, llm_sequence_t *sequence);
+
+// Makes `sequence`, whatever it held, a copy of `from`, without logits. They share pages until one of them writes. Time in proportion
+// to the context's ids.
+void llm_sequence_fork(llm_model_t *model, llm_sequence_t *sequence, const llm_sequence_t *from);
+
+// The logits [vocab_size] of the last token of a sequence, NULL if there are none.
+float *llm_sequence_logits(const llm_model_t *model, const llm_sequence_t *sequence);
+
+// How many ids of a sequence are in the cache, and the `i`-th of them: the sinks, then what is in the window.
+uint32_t llm_sequence_n_cached(const llm_model_t *model, const llm_sequence_t *sequence);
+uint32_t llm_sequence_token(const llm_model_t *model, const llm_sequence_t *sequence, uint32_t i);
+
+// What happened for want of room.
+typedef enum {
+    LLM_EVENT_NONE = 0,
+    LLM_EVENT_SLIDE, // tokens fell out of the window
+    LLM_EVENT_COMPRESS, // full pages were compressed to 4 bits
+    LLM_EVENT_SPILL, // full pages moved to the slower region
+} llm_event_t;
+
+// The next kind of event since the last call that returned it, and in `*n` how many tokens or pages it was.
+llm_event_t llm_model_event(llm_model_t *model, uint32_t *n);
+
+// Memory that is free between two calls: `*size` bytes at a multiple of LLM_ALIGNMENT, for llm_encode for instance. The next eval,
+// rewind or sample overwrites it.
+void *llm_model_scratch(const llm_model_t *model, size_t *size);
 
 // ---------------------------------------------------------------------------- sampler
 
@@ -233,8 +313,8 @@ llm_status_t llm_sampler_check(const llm_sampler_t *sampler, llm_error_t *error)
 // the repetition penalty. The settings must have passed llm_sampler_check; n >= 1.
 uint32_t llm_sample(llm_sampler_t *sampler, float *logits, uint32_t n, const uint32_t *recent, uint32_t n_recent);
 
-// The same from the logits of a model and the tokens in its cache. LLM_ERROR_VALUE if the model has no logits.
-llm_status_t llm_model_sample(llm_model_t *model, llm_sampler_t *sampler, uint32_t *token, llm_error_t *error);
+// The same from the logits of a sequence and its tokens in the cache. LLM_ERROR_VALUE if it has no logits.
+llm_status_t llm_sequence_sample(llm_model_t *model, llm_sequence_t *sequence, llm_sampler_t *sampler, uint32_t *token, llm_error_t *error);
 
 // ---------------------------------------------------------------------------- tokenizer
 

@@ -20,55 +20,119 @@ static uint32_t larger(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
+static uint32_t smaller(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+// The first tokens that stay.
+static uint32_t sinks_of(uint32_t context) {
+    return context < 2 * LLM_SINKS ? context / 2 : LLM_SINKS;
+}
+
+// Pages that a sequence holds at most.
+static uint32_t table_of(const llm_plan_t *plan, uint32_t context) {
+    if (plan->layout == LLM_LAYOUT_STATIC) {
+        return 1;
+    }
+    if (plan->policy == LLM_POLICY_ERROR) {
+        return (context + LLM_PAGE - 1) / LLM_PAGE;
+    }
+    // The one of the sinks, and those that the window touches however it lies.
+    return 2 + (context - sinks_of(context) + LLM_PAGE - 2) / LLM_PAGE;
+}
+
+// Bytes of a part of a page (cache.h), as computed and compressed.
+static uint32_t part_size(const llm_config_t *c, const llm_plan_t *plan) {
+    return plan->page * (plan->cache == LLM_CACHE_F32 ? c->head_dim * (uint32_t)sizeof(float) : c->head_dim + 2);
+}
+
+static uint32_t part4_size(const llm_config_t *c, const llm_plan_t *plan) {
+    return plan->page * (c->head_dim + 2) + (uint32_t)align(2 * c->head_dim);
+}
+
+static bool can_compress(const llm_plan_t *plan) {
+    return plan->layout == LLM_LAYOUT_PAGED && plan->cache != LLM_CACHE_F32;
+}
+
 // The parts of a model's RAM in bytes, in the order in which they lie there.
 typedef struct {
     uint64_t layers; // llm_model_t.layers
-    uint64_t kv; // keys or values, there are two of them
-    uint64_t kv_scales; // of keys or values
-    uint64_t x; // and so on: fields of llm_model_t
+    uint64_t sequences; // and so on: fields of llm_kv_t
+    uint64_t pages;
+    uint64_t tables; // of pages, all sequences
+    uint64_t links;
+    uint64_t unit; // bytes of a unit
+    uint64_t pool; // of all in RAM
+    uint64_t logits; // fields of llm_model_t
+    uint64_t tokens; // ids, all sequences
+    uint64_t x;
     uint64_t h;
-    uint64_t q;
-    uint64_t kv_now; // k or v
-    uint64_t hidden; // gate or up
     uint64_t codes;
     uint64_t code_scales;
     uint64_t cos_sin;
+    uint64_t q;
+    uint64_t kv_now; // k or v
+    uint64_t q_sinks;
+    uint64_t cos_sin_sinks;
+    uint64_t q_page;
+    uint64_t kv_scratch; // llm_kv_t.scratch
     uint64_t scratch;
-    uint64_t logits;
-    uint64_t tokens;
+    uint64_t hidden; // gate or up
     uint32_t codes_stride; // codes between two vectors of them
 } parts_t;
 
 static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_kernels_t *kernels) {
     uint32_t q_dim = c->n_heads * c->head_dim;
     uint32_t kv_dim = c->n_kv_heads * c->head_dim;
-    uint64_t kv_rows = (uint64_t)c->n_layers * c->n_kv_heads * plan->context;
+    uint32_t n_queries = c->n_heads / c->n_kv_heads;
+    uint64_t n_sequences = 1 + (uint64_t)plan->sequences;
     uint64_t block = plan->block;
-    bool int8 = plan->cache == LLM_CACHE_INT8;
+    bool compress = can_compress(plan);
+    bool slide = plan->policy != LLM_POLICY_ERROR;
     parts_t p;
     p.layers = align(c->n_layers * sizeof(llm_layer_t));
-    p.kv = align(kv_rows * c->head_dim * (int8 ? sizeof(int8_t) : sizeof(float)));
-    p.kv_scales = int8 ? align(kv_rows * sizeof(uint16_t)) : 0;
+    p.sequences = align(n_sequences * sizeof(llm_sequence_t));
+    p.pages = align(n_sequences * plan->table * sizeof(llm_page_t));
+    p.tables = align(n_sequences * plan->table * sizeof(uint16_t));
+    p.links = align((plan->n_units + plan->n_spill) * sizeof(uint16_t));
+    p.unit = align((uint64_t)c->n_layers * c->n_kv_heads * (compress ? part4_size(c, plan) : part_size(c, plan)));
+    p.pool = plan->n_units * p.unit;
+    p.logits = align((uint64_t)plan->batch * c->vocab_size * sizeof(float));
+    p.tokens = align(n_sequences * plan->context * sizeof(uint32_t));
     p.x = align(block * c->dim * sizeof(float));
     p.h = align(block * larger(c->dim, q_dim) * sizeof(float));
     p.q = align(block * larger(c->dim, q_dim) * sizeof(float));
     p.kv_now = align(block * kv_dim * sizeof(float));
+    p.q_sinks = slide ? align(q_dim * sizeof(float)) : 0;
+    p.cos_sin_sinks = slide ? align(c->head_dim * sizeof(float)) : 0;
+    p.q_page = compress ? align(n_queries * c->head_dim * sizeof(float)) : 0;
+    p.kv_scratch = compress ? LLM_KV_SCRATCH(plan->page, c->head_dim) : 0;
+    p.scratch = align(LLM_ATTENTION_SCRATCH(n_queries, plan->context, c->head_dim));
     p.hidden = align(block * c->hidden_dim * sizeof(float));
     p.codes_stride = llm_n_groups(larger(larger(c->dim, q_dim), c->hidden_dim)) * LLM_GROUP;
     p.codes = align(block * p.codes_stride * kernels->code_size);
     p.code_scales = align(block * sizeof(float));
     p.cos_sin = align(block * c->head_dim * sizeof(float));
-    p.scratch = align(LLM_ATTENTION_SCRATCH(c->n_heads / c->n_kv_heads, plan->context, c->head_dim));
-    p.logits = align((uint64_t)c->vocab_size * sizeof(float));
-    p.tokens = align((uint64_t)plan->context * sizeof(uint32_t));
     return p;
+}
+
+static uint64_t bookkeeping(const parts_t *p) {
+    return p->sequences + p->pages + p->tables + p->links;
 }
 
 // Attention and feed-forward take turns: the larger of what they need.
 static uint64_t turns(const parts_t *p) {
-    uint64_t attention = p->q + 2 * p->kv_now + p->scratch;
+    uint64_t attention = p->q + 2 * p->kv_now + p->q_sinks + p->cos_sin_sinks + p->q_page + p->kv_scratch + p->scratch;
     uint64_t feed_forward = 2 * p->hidden;
     return attention > feed_forward ? attention : feed_forward;
+}
+
+static uint64_t activations(const parts_t *p) {
+    return p->x + p->h + p->codes + p->code_scales + p->cos_sin + turns(p);
+}
+
+static uint64_t total(const parts_t *p) {
+    return p->layers + bookkeeping(p) + p->pool + activations(p) + p->logits + p->tokens;
 }
 
 static bool all_f32(const llm_image_t *image) {
@@ -85,39 +149,194 @@ static const llm_kernels_t *kernels_of(const llm_options_t *options) {
     return options->kernels != NULL ? options->kernels : llm_kernels_find(NULL);
 }
 
-llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, llm_plan_t *plan, llm_error_t *error) {
-    if (options == NULL) {
-        options = &default_options;
+// Units that all sequences fill at most, when what is compressed only by pressure is not.
+static uint64_t full_units(const llm_plan_t *plan) {
+    return (1 + (uint64_t)plan->sequences) * (plan->cache == LLM_CACHE_INT4 ? plan->table + 1 : 2 * plan->table);
+}
+
+// And at least: every page compressed but the one that is written.
+static uint64_t least_units(const llm_plan_t *plan) {
+    return can_compress(plan) ? (1 + (uint64_t)plan->sequences) * (plan->table + 1) : full_units(plan);
+}
+
+// Sets what follows from the context and the layout; the pool has the units that the sequences fill.
+static void set_context(llm_plan_t *plan, uint32_t context) {
+    plan->context = context;
+    plan->page = plan->layout == LLM_LAYOUT_STATIC ? (context + 7) & ~7u : LLM_PAGE;
+    plan->table = table_of(plan, context);
+    uint64_t n = full_units(plan);
+    plan->n_units = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+// Sets the layout that `options` ask for, or the best for a context.
+static void set_layout(llm_plan_t *plan, const llm_options_t *options, uint32_t context) {
+    plan->layout = options->layout;
+    if (plan->layout == LLM_LAYOUT_AUTO) {
+        bool pages = context > LLM_STATIC_CONTEXT || plan->cache == LLM_CACHE_INT4 || options->policy == LLM_POLICY_COMPRESS || options->spill.size != 0;
+        plan->layout = pages ? LLM_LAYOUT_PAGED : LLM_LAYOUT_STATIC;
     }
-    const llm_config_t *c = &image->config;
+    set_context(plan, context);
+}
+
+// The longest context that `options` with a cache of this kind would have room for, 0 if there is none.
+static uint32_t longest_context(const llm_config_t *c, const llm_plan_t *like, const llm_options_t *options, llm_cache_t cache) {
+    llm_plan_t plan = *like;
+    plan.cache = cache;
+    plan.n_spill = 0;
+    uint32_t fits = 0;
+    uint32_t end = c->context + 1;
+    while (end - fits > 1) {
+        set_layout(&plan, options, fits + (end - fits) / 2);
+        parts_t p = measure(c, &plan, kernels_of(options));
+        if (total(&p) <= options->ram) {
+            fits = plan.context;
+        } else {
+            end = plan.context;
+        }
+    }
+    return fits;
+}
+
+// Gives the pool as many units, at most plan->n_units, as fit into `ram` bytes. Returns how many bytes the whole then takes.
+static uint64_t fit_units(const llm_config_t *c, llm_plan_t *plan, const llm_kernels_t *kernels, uint64_t ram) {
+    uint32_t wanted = plan->n_units;
+    plan->n_units = 0;
+    parts_t p = measure(c, plan, kernels);
+    uint64_t room = total(&p) < ram ? (ram - total(&p)) / (p.unit + sizeof(uint16_t)) : 0;
+    plan->n_units = room < wanted ? (uint32_t)room : wanted;
+    p = measure(c, plan, kernels);
+    if (plan->n_units > 0 && total(&p) > ram) { // alignment
+        plan->n_units--;
+        p = measure(c, plan, kernels);
+    }
+    return total(&p);
+}
+
+// Divides options->ram.
+static llm_status_t plan_ram(const llm_config_t *c, const llm_options_t *options, llm_plan_t *plan, uint64_t least, llm_error_t *error) {
+    const llm_kernels_t *kernels = kernels_of(options);
+    uint32_t wanted = plan->n_units;
+    fit_units(c, plan, kernels, options->ram);
+    if (plan->n_units < least && plan->n_units < wanted && options->layout == LLM_LAYOUT_AUTO && plan->layout == LLM_LAYOUT_STATIC) {
+        plan->layout = LLM_LAYOUT_PAGED; // whose pages can be compressed
+        set_context(plan, plan->context);
+        least = least_units(plan);
+        wanted = plan->n_units;
+        fit_units(c, plan, kernels, options->ram);
+    }
+    if (plan->n_units >= least || plan->n_units >= wanted) {
+        return LLM_OK;
+    }
+    plan->n_units = (uint32_t)(least < wanted ? least : wanted);
+    parts_t p = measure(c, plan, kernels);
+    llm_error_t first;
+    llm_fail(&first, LLM_ERROR_MEMORY, "ram: {} bytes are needed and {} given; context={} would fit, {} with cache='int4'", total(&p), options->ram);
+    return llm_fail(error, LLM_ERROR_MEMORY, first.message, longest_context(c, plan, options, plan->cache), longest_context(c, plan, options, LLM_CACHE_INT4));
+}
+
+// Lets the context grow as far as the pool holds it compressed.
+static void grow_context(const llm_config_t *c, const llm_options_t *options, llm_plan_t *plan) {
+    uint32_t n_units = plan->n_units;
+    while (plan->context < c->context) {
+        llm_plan_t next = *plan;
+        set_context(&next, smaller(c->context, plan->context + LLM_PAGE));
+        next.n_units = n_units;
+        parts_t p = measure(c, &next, kernels_of(options));
+        if (least_units(&next) > n_units || (options->ram != 0 && total(&p) > options->ram)) {
+            return;
+        }
+        *plan = next;
+    }
+}
+
+static llm_status_t check_options(const llm_options_t *options, const llm_config_t *c, const llm_plan_t *plan, llm_error_t *error) {
     if (options->context > c->context) {
         return llm_fail(error, LLM_ERROR_VALUE, "context: {} is more than the {} positions the model was trained for", options->context, c->context);
     }
     if (options->block > LLM_MAX_BLOCK) {
         return llm_fail(error, LLM_ERROR_VALUE, "block: is {}, must be 1 to {}", options->block, LLM_MAX_BLOCK);
     }
-    if (options->cache > LLM_CACHE_F32) {
+    if (options->sequences > LLM_MAX_SEQUENCES) {
+        return llm_fail(error, LLM_ERROR_VALUE, "sequences: is {}, must be 0 to {}", options->sequences, LLM_MAX_SEQUENCES);
+    }
+    if (plan->batch > plan->block) {
+        return llm_fail(error, LLM_ERROR_VALUE, "block: is {}, must be at least {}, the sequences that are evaluated together", plan->block, plan->batch);
+    }
+    if (options->cache > LLM_CACHE_INT4) {
         return llm_fail(error, LLM_ERROR_VALUE, "cache: kind {} is unknown", options->cache, 0);
     }
-    plan->context = options->context != 0 ? options->context : c->context;
-    plan->block = options->block != 0 ? options->block : DEFAULT_BLOCK;
+    if (options->layout > LLM_LAYOUT_PAGED || options->policy > LLM_POLICY_COMPRESS) {
+        return llm_fail(error, LLM_ERROR_VALUE, "layout or policy: kind {} or {} is unknown", options->layout, options->policy);
+    }
+    bool needs_pages = options->cache == LLM_CACHE_INT4 || options->policy == LLM_POLICY_COMPRESS || options->spill.size != 0;
+    if (needs_pages && options->layout == LLM_LAYOUT_STATIC) {
+        return llm_fail(error, LLM_ERROR_VALUE, "kv: 'static' has no pages to compress or spill, choose 'paged'", 0, 0);
+    }
+    if (plan->cache == LLM_CACHE_F32 && (options->policy == LLM_POLICY_COMPRESS || options->spill.size != 0)) {
+        return llm_fail(error, LLM_ERROR_VALUE, "cache: 'f32' is neither compressed nor spilled, choose 'int8'", 0, 0);
+    }
+    return LLM_OK;
+}
+
+llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, llm_plan_t *plan, llm_error_t *error) {
+    if (options == NULL) {
+        options = &default_options;
+    }
+    const llm_config_t *c = &image->config;
+    plan->batch = larger(options->batch, 1);
+    plan->block = options->block != 0 ? options->block : larger(DEFAULT_BLOCK, smaller(plan->batch, LLM_MAX_BLOCK));
+    plan->sequences = options->sequences;
+    plan->policy = options->policy;
     plan->cache = options->cache;
     if (plan->cache == LLM_CACHE_AUTO) {
         plan->cache = all_f32(image) ? LLM_CACHE_F32 : LLM_CACHE_INT8;
     }
-    parts_t p = measure(c, plan, kernels_of(options));
-    uint64_t kv = 2 * (p.kv + p.kv_scales);
-    uint64_t activations = p.x + p.h + p.codes + p.code_scales + p.cos_sin + turns(&p);
-    uint64_t total = p.layers + kv + activations + p.logits + p.tokens;
-    if (total > SIZE_MAX / 2) {
-        return llm_fail(error, LLM_ERROR_VALUE, "context: {} positions need {} bytes, more than can be addressed", plan->context, total);
+    llm_status_t status = check_options(options, c, plan, error);
+    if (status != LLM_OK) {
+        return status;
     }
+    plan->n_spill = 0;
+    set_layout(plan, options, options->context != 0 ? options->context : c->context);
+    parts_t p = measure(c, plan, kernels_of(options));
+    uint64_t least = least_units(plan);
+    if (options->spill.size != 0) {
+        // In RAM: a page to write and one to copy for each sequence, or as much as a static cache would have.
+        uint64_t n_sequences = 1 + (uint64_t)plan->sequences;
+        uint64_t n_spill = options->spill.size / p.unit;
+        least = 4 * n_sequences;
+        uint64_t in_ram = options->ram != 0 ? least : n_sequences * 2 * (LLM_STATIC_CONTEXT / LLM_PAGE);
+        if (in_ram + n_spill < plan->n_units) {
+            return llm_fail(error, LLM_ERROR_MEMORY, "spill: {} bytes are needed for this context, there are {}", (plan->n_units - in_ram) * p.unit, options->spill.size);
+        }
+        plan->n_spill = n_spill < plan->n_units ? (uint32_t)n_spill : plan->n_units;
+        if (options->ram == 0 && in_ram < plan->n_units) {
+            plan->n_units = (uint32_t)in_ram;
+        }
+    }
+    if (options->ram != 0) {
+        status = plan_ram(c, options, plan, least, error);
+        if (status != LLM_OK) {
+            return status;
+        }
+    }
+    if (plan->policy == LLM_POLICY_COMPRESS) {
+        grow_context(c, options, plan);
+    }
+    p = measure(c, plan, kernels_of(options));
+    if (total(&p) > SIZE_MAX / 2) {
+        return llm_fail(error, LLM_ERROR_VALUE, "context: {} positions need {} bytes, more than can be addressed", plan->context, total(&p));
+    }
+    if (plan->n_units + (uint64_t)plan->n_spill >= LLM_NONE || (1 + (uint64_t)plan->sequences) * plan->table >= LLM_NONE) {
+        return llm_fail(error, LLM_ERROR_VALUE, "context: {} positions of {} sequences are more pages than can be counted", plan->context, 1 + plan->sequences);
+    }
+    plan->unit_size = (size_t)p.unit;
     plan->tensors = (size_t)p.layers;
-    plan->kv = (size_t)kv;
-    plan->activations = (size_t)activations;
+    plan->sequence_tables = (size_t)bookkeeping(&p);
+    plan->kv = (size_t)p.pool;
+    plan->activations = (size_t)activations(&p);
     plan->logits = (size_t)p.logits;
     plan->tokens = (size_t)p.tokens;
-    plan->total = (size_t)total;
+    plan->total = (size_t)total(&p);
     return LLM_OK;
 }
 
@@ -132,14 +351,18 @@ static void *take(uint8_t **free, uint64_t size) {
 
 static void lay_out(llm_model_t *m, uint8_t *ram) {
     parts_t p = measure(&m->image.config, &m->plan, m->kernels);
-    bool int8 = m->plan.cache == LLM_CACHE_INT8;
     m->layers = take(&ram, p.layers);
-    m->kv.k = take(&ram, p.kv);
-    m->kv.v = take(&ram, p.kv);
-    m->kv.k_scale = int8 ? take(&ram, p.kv_scales) : NULL;
-    m->kv.v_scale = int8 ? take(&ram, p.kv_scales) : NULL;
+    m->kv.sequences = take(&ram, p.sequences);
+    m->kv.pages = take(&ram, p.pages);
+    uint16_t *tables = take(&ram, p.tables);
+    m->kv.links = take(&ram, p.links);
+    m->kv.memory[0] = take(&ram, p.pool);
     m->logits = take(&ram, p.logits);
-    m->tokens = take(&ram, p.tokens);
+    uint32_t *tokens = take(&ram, p.tokens);
+    for (uint32_t i = 0; i <= m->plan.sequences; i++) {
+        m->kv.sequences[i].pages = tables + (size_t)i * m->plan.table;
+        m->kv.sequences[i].tokens = tokens + (size_t)i * m->plan.context;
+    }
     m->x = take(&ram, p.x);
     m->h = take(&ram, p.h);
     m->codes = take(&ram, p.codes);
@@ -150,10 +373,40 @@ static void lay_out(llm_model_t *m, uint8_t *ram) {
     m->q = take(&attention, p.q);
     m->k = take(&attention, p.kv_now);
     m->v = take(&attention, p.kv_now);
+    m->q_sinks = take(&attention, p.q_sinks);
+    m->cos_sin_sinks = take(&attention, p.cos_sin_sinks);
+    m->q_page = take(&attention, p.q_page);
+    m->kv.scratch = take(&attention, p.kv_scratch);
     m->scratch = attention;
     uint8_t *feed_forward = ram;
     m->gate = take(&feed_forward, p.hidden);
     m->up = take(&feed_forward, p.hidden);
+}
+
+static void make_cache(llm_model_t *m, const llm_spill_t *spill) {
+    const llm_config_t *c = &m->image.config;
+    const llm_plan_t *plan = &m->plan;
+    llm_kv_t *kv = &m->kv;
+    kv->context = plan->context;
+    kv->sinks = sinks_of(plan->context);
+    kv->page = plan->page;
+    kv->head_dim = c->head_dim;
+    kv->n_parts = c->n_layers * c->n_kv_heads;
+    kv->part = part_size(c, plan);
+    kv->part4 = part4_size(c, plan);
+    kv->unit_size = plan->unit_size;
+    kv->paged = plan->layout == LLM_LAYOUT_PAGED;
+    kv->f32 = plan->cache == LLM_CACHE_F32;
+    kv->int4 = plan->cache == LLM_CACHE_INT4;
+    kv->n_units[0] = plan->n_units;
+    kv->n_units[1] = plan->n_spill;
+    kv->compresses = can_compress(plan) && plan->n_units + plan->n_spill < full_units(plan);
+    kv->memory[1] = spill->memory;
+    kv->store = spill->store;
+    kv->table = plan->table;
+    kv->n_sequences = 1 + plan->sequences;
+    kv->n_pages = kv->n_sequences * plan->table;
+    llm_kv_clear(kv);
 }
 
 static void find_tensors(llm_model_t *m) {
@@ -161,19 +414,19 @@ static void find_tensors(llm_model_t *m) {
     for (uint32_t l = 0; l < image->config.n_layers; l++) {
         uint32_t first = l * LLM_TENSORS_PER_LAYER;
         llm_layer_t *layer = &m->layers[l];
-        layer->attn_norm = llm_image_tensor(image, first);
+        layer->attn_norm = llm_image_tensor(image, first).data;
         layer->attn_q = llm_image_tensor(image, first + 1);
         layer->attn_k = llm_image_tensor(image, first + 2);
         layer->attn_v = llm_image_tensor(image, first + 3);
         layer->attn_output = llm_image_tensor(image, first + 4);
-        layer->ffn_norm = llm_image_tensor(image, first + 5);
+        layer->ffn_norm = llm_image_tensor(image, first + 5).data;
         layer->ffn_gate = llm_image_tensor(image, first + 6);
         layer->ffn_up = llm_image_tensor(image, first + 7);
         layer->ffn_down = llm_image_tensor(image, first + 8);
     }
     uint32_t i = image->config.n_layers * LLM_TENSORS_PER_LAYER;
     m->token_embd = llm_image_tensor(image, i++);
-    m->output_norm = llm_image_tensor(image, i++);
+    m->output_norm = llm_image_tensor(image, i++).data;
     m->output = image->config.tied ? m->token_embd : llm_image_tensor(image, i++);
     m->rope_phase = llm_image_tensor(image, i).data;
 }
@@ -190,6 +443,9 @@ llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const 
     if ((uintptr_t)ram % LLM_ALIGNMENT != 0) {
         return llm_fail(error, LLM_ERROR_VALUE, "ram: must begin at a multiple of {}", LLM_ALIGNMENT, 0);
     }
+    if ((uintptr_t)options->spill.memory % LLM_ALIGNMENT != 0) {
+        return llm_fail(error, LLM_ERROR_VALUE, "spill: must begin at a multiple of {}", LLM_ALIGNMENT, 0);
+    }
     if (ram_size < model->plan.total) {
         return llm_fail(error, LLM_ERROR_MEMORY, "the model needs {} bytes of RAM, {} are given", model->plan.total, ram_size);
     }
@@ -197,6 +453,7 @@ llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const 
     model->kernels = kernels_of(options);
     model->parallel = options->parallel;
     lay_out(model, ram);
+    make_cache(model, &options->spill);
     find_tensors(model);
     return LLM_OK;
 }
@@ -259,15 +516,15 @@ static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *inp
 }
 
 // h [n][dim] = rmsnorm(x [n][dim]) as the input of matrices, the first of which is `next`.
-static input_t norm(llm_model_t *m, const float *x, const llm_tensor_t *w, uint32_t n, const llm_tensor_t *next) {
+static input_t norm(llm_model_t *m, const float *x, const float *w, uint32_t n, const llm_tensor_t *next) {
     uint32_t dim = m->image.config.dim;
     float eps = m->image.config.norm_eps;
     bool quantized = next->dtype != LLM_F32;
     for (uint32_t i = 0; i < n; i++) {
         if (quantized) {
-            m->code_scales[i] = m->kernels->rmsnorm_quantize(codes_of(m, i), m->h + i * dim, x + i * dim, w->data, dim, eps);
+            m->code_scales[i] = m->kernels->rmsnorm_quantize(codes_of(m, i), m->h + i * dim, x + i * dim, w, dim, eps);
         } else {
-            m->kernels->rmsnorm(m->h + i * dim, x + i * dim, w->data, dim, eps);
+            m->kernels->rmsnorm(m->h + i * dim, x + i * dim, w, dim, eps);
         }
     }
     return (input_t){.x = m->h, .cols = dim, .n = n, .quantized = quantized};
@@ -289,80 +546,167 @@ static input_t gated(llm_model_t *m, uint32_t n, const llm_tensor_t *next) {
     return (input_t){.x = m->gate, .cols = hidden_dim, .n = n, .quantized = quantized};
 }
 
-// Copies the keys and values of one token to its place in the cache.
-static void store(llm_model_t *m, uint32_t l, uint32_t pos, const float *k, const float *v) {
+// A token that is being evaluated.
+typedef struct {
+    llm_sequence_t *sequence; // that it joins
+    uint32_t token; // id
+    uint32_t pos; // position in the sequence
+    uint32_t first; // oldest token that it sees after the sinks
+} item_t;
+
+// The pairs' angles at position `pos`: cosines, then sines.
+static void turn(const llm_model_t *m, float *cos_sin, uint32_t pos) {
+    uint32_t n = m->image.config.head_dim / 2;
+    for (uint32_t j = 0; j < n; j++) {
+        llm_sincos(pos * m->rope_phase[j], &cos_sin[n + j], &cos_sin[j]);
+    }
+}
+
+static void rotate(const llm_model_t *m, float *x, const float *cos_sin, uint32_t n_heads) {
     const llm_config_t *c = &m->image.config;
+    m->kernels->rope(x, cos_sin, cos_sin + c->head_dim / 2, n_heads, c->head_dim, c->rope);
+}
+
+// Copies the keys and values of one token to its place in the cache.
+static void store(llm_model_t *m, uint32_t l, const item_t *item, const float *k, const float *v) {
+    const llm_config_t *c = &m->image.config;
+    uint32_t slot;
+    uint32_t page = llm_kv_page(&m->kv, item->sequence, item->pos, &slot);
     for (uint32_t h = 0; h < c->n_kv_heads; h++, k += c->head_dim, v += c->head_dim) {
-        size_t row = ((size_t)l * c->n_kv_heads + h) * m->plan.context + pos;
-        if (m->plan.cache == LLM_CACHE_INT8) {
-            m->kv.k_scale[row] = m->kernels->quantize_kv((int8_t *)m->kv.k + row * c->head_dim, k, c->head_dim);
-            m->kv.v_scale[row] = m->kernels->quantize_kv((int8_t *)m->kv.v + row * c->head_dim, v, c->head_dim);
+        uint32_t part = l * c->n_kv_heads + h;
+        int8_t *keys = llm_kv_rows(&m->kv, page, part, false);
+        int8_t *values = llm_kv_rows(&m->kv, page, part, true);
+        if (m->kv.f32) {
+            memcpy((float *)(void *)keys + (size_t)slot * c->head_dim, k, c->head_dim * sizeof(float));
+            memcpy((float *)(void *)values + (size_t)slot * c->head_dim, v, c->head_dim * sizeof(float));
         } else {
-            memcpy((float *)m->kv.k + row * c->head_dim, k, c->head_dim * sizeof(float));
-            memcpy((float *)m->kv.v + row * c->head_dim, v, c->head_dim * sizeof(float));
+            size_t scales = (size_t)m->kv.page * c->head_dim;
+            uint16_t *k_scale = (uint16_t *)(void *)(keys + scales);
+            uint16_t *v_scale = (uint16_t *)(void *)(values + scales);
+            k_scale[slot] = m->kernels->quantize_kv(keys + (size_t)slot * c->head_dim, k, c->head_dim);
+            v_scale[slot] = m->kernels->quantize_kv(values + (size_t)slot * c->head_dim, v, c->head_dim);
         }
     }
 }
 
-// out [n_heads][head_dim] = attention of one token's queries over the positions up to its own.
-static void attend(llm_model_t *m, uint32_t l, uint32_t pos, const float *q, float *out) {
+// m->q_page = the queries of one KV head times the scales of a compressed page's channels.
+static void scale_queries(llm_model_t *m, const llm_attention_t *a, const float *q, const uint16_t *channels) {
+    for (uint32_t i = 0; i < a->n_queries; i++) {
+        for (uint32_t j = 0; j < a->head_dim; j++) {
+            m->q_page[i * a->head_dim + j] = q[i * a->head_dim + j] * llm_bf16_float(channels[j]);
+        }
+    }
+}
+
+// One pass of attention, for the scores or with the values, over the runs of what a token sees of one part of the cache: positions that
+// lie together, of the sinks and then of the window. `q_sinks` is what the sinks are asked when they are apart from the
+// window. False if the store failed.
+static bool pass(llm_model_t *m, const item_t *item, uint32_t part, const llm_attention_t *attention, const float *q_sinks, bool values) {
+    const llm_kv_t *kv = &m->kv;
+    llm_attention_t a = *attention;
+    const float *asked = NULL;
+    bool apart = item->first > kv->sinks;
+    uint32_t seen = 0;
+    for (uint32_t at = 0; at <= item->pos;) {
+        bool sinks = apart && at < kv->sinks;
+        if (apart && at == kv->sinks) {
+            at = item->first;
+        }
+        uint32_t slot;
+        uint32_t page = llm_kv_page(kv, item->sequence, at, &slot);
+        uint32_t n = (sinks ? kv->sinks : item->pos + 1) - at;
+        n = smaller(n, (kv->paged ? kv->page : kv->context) - slot);
+        llm_view_t view;
+        if (!llm_kv_view(&m->kv, page, part, values, &view)) {
+            return false;
+        }
+        size_t row = (size_t)slot * a.head_dim * (kv->f32 ? sizeof(float) : sizeof(int8_t));
+        llm_run_t run = {.first = seen, .n = n};
+        *(values ? &run.v : &run.k) = (const uint8_t *)view.rows + row;
+        if (!kv->f32) {
+            run.k_scale = values ? NULL : view.k_scale + slot;
+            run.v_scale = view.v_scale + slot;
+        }
+        if (values) {
+            (kv->f32 ? m->kernels->attention_values_f32 : m->kernels->attention_values)(&a, &run);
+        } else {
+            const float *q = sinks ? q_sinks : attention->q;
+            a.q = q;
+            if (view.channels != NULL) {
+                scale_queries(m, &a, q, view.channels);
+                a.q = m->q_page;
+                asked = NULL;
+            }
+            if (!kv->f32 && asked != a.q) {
+                m->kernels->attention_query(&a);
+                asked = view.channels != NULL ? NULL : a.q;
+            }
+            (kv->f32 ? m->kernels->attention_scores_f32 : m->kernels->attention_scores)(&a, &run);
+        }
+        seen += n;
+        at += n;
+    }
+    return true;
+}
+
+// out [n_heads][head_dim] = attention of one token's queries q, rotated here, over what the token sees. False if the store failed.
+static bool attend(llm_model_t *m, uint32_t l, const item_t *item, float *q, const float *cos_sin, float *out) {
     const llm_config_t *c = &m->image.config;
+    uint32_t sinks = m->kv.sinks;
+    uint32_t n_positions = item->pos + 1;
+    if (item->first > sinks) {
+        // The window's tokens lie as far from this one as their positions say. The sinks lie as far as their places in the cache say.
+        n_positions = sinks + item->pos + 1 - item->first;
+        memcpy(m->q_sinks, q, c->n_heads * c->head_dim * sizeof(*q));
+        turn(m, m->cos_sin_sinks, n_positions - 1);
+        rotate(m, m->q_sinks, m->cos_sin_sinks, c->n_heads);
+    }
+    rotate(m, q, cos_sin, c->n_heads);
     uint32_t n_queries = c->n_heads / c->n_kv_heads;
-    bool int8 = m->plan.cache == LLM_CACHE_INT8;
     for (uint32_t h = 0; h < c->n_kv_heads; h++) {
-        size_t row = ((size_t)l * c->n_kv_heads + h) * m->plan.context;
-        size_t offset = row * c->head_dim * (int8 ? sizeof(int8_t) : sizeof(float));
+        uint32_t at = h * n_queries * c->head_dim;
         const llm_attention_t a = {
-            .q = q + h * n_queries * c->head_dim,
-            .out = out + h * n_queries * c->head_dim,
+            .q = q + at,
+            .out = out + at,
             .n_queries = n_queries,
-            .n_positions = pos + 1,
+            .n_positions = n_positions,
             .head_dim = c->head_dim,
             .scratch = m->scratch,
         };
-        const llm_run_t run = {
-            .k = (const uint8_t *)m->kv.k + offset,
-            .v = (const uint8_t *)m->kv.v + offset,
-            .k_scale = int8 ? m->kv.k_scale + row : NULL,
-            .v_scale = int8 ? m->kv.v_scale + row : NULL,
-            .first = 0,
-            .n = pos + 1,
-        };
-        if (int8) {
-            m->kernels->attention_query(&a);
-            m->kernels->attention_scores(&a, &run);
-            m->kernels->attention_values(&a, &run);
-        } else {
-            m->kernels->attention_f32(&a, &run);
+        uint32_t part = l * c->n_kv_heads + h;
+        if (!pass(m, item, part, &a, m->q_sinks + at, false) || !pass(m, item, part, &a, m->q_sinks + at, true)) {
+            return false;
         }
     }
+    return true;
 }
 
-// x += attention(rmsnorm(x)).
-static void attention_block(llm_model_t *m, uint32_t l, uint32_t n) {
+// x += attention(rmsnorm(x)). False if the store failed.
+static bool attention_block(llm_model_t *m, uint32_t l, const item_t *items, uint32_t n) {
     const llm_config_t *c = &m->image.config;
     const llm_layer_t *layer = &m->layers[l];
     uint32_t q_dim = c->n_heads * c->head_dim;
     uint32_t kv_dim = c->n_kv_heads * c->head_dim;
 
-    input_t h = norm(m, m->x, &layer->attn_norm, n, &layer->attn_q);
+    input_t h = norm(m, m->x, layer->attn_norm, n, &layer->attn_q);
     matmul(m, m->q, &layer->attn_q, &h);
     matmul(m, m->k, &layer->attn_k, &h);
     matmul(m, m->v, &layer->attn_v, &h);
+    // One token after the other: in a window that slides, the next one is written over the oldest that this one sees.
     for (uint32_t i = 0; i < n; i++) {
-        const float *cosines = m->cos_sin + i * c->head_dim;
-        const float *sines = cosines + c->head_dim / 2;
-        m->kernels->rope(m->q + i * q_dim, cosines, sines, c->n_heads, c->head_dim, c->rope);
-        m->kernels->rope(m->k + i * kv_dim, cosines, sines, c->n_kv_heads, c->head_dim, c->rope);
-        store(m, l, m->n_tokens + i, m->k + i * kv_dim, m->v + i * kv_dim);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        attend(m, l, m->n_tokens + i, m->q + i * q_dim, m->h + i * q_dim);
+        const float *cos_sin = m->cos_sin + i * c->head_dim;
+        float *k = m->k + i * kv_dim;
+        rotate(m, k, cos_sin, c->n_kv_heads);
+        store(m, l, &items[i], k, m->v + i * kv_dim);
+        if (!attend(m, l, &items[i], m->q + i * q_dim, cos_sin, m->h + i * q_dim)) {
+            return false;
+        }
     }
     input_t heads = {.x = m->h, .cols = q_dim, .n = n};
     float *y = m->q; // the queries are used up, and there is room for dim
     matmul(m, y, &layer->attn_output, &heads);
     m->kernels->add(m->x, y, n * c->dim);
+    return true;
 }
 
 // x += feed_forward(rmsnorm(x)).
@@ -370,7 +714,7 @@ static void feed_forward_block(llm_model_t *m, uint32_t l, uint32_t n) {
     const llm_config_t *c = &m->image.config;
     const llm_layer_t *layer = &m->layers[l];
 
-    input_t h = norm(m, m->x, &layer->ffn_norm, n, &layer->ffn_gate);
+    input_t h = norm(m, m->x, layer->ffn_norm, n, &layer->ffn_gate);
     matmul(m, m->gate, &layer->ffn_gate, &h);
     matmul(m, m->up, &layer->ffn_up, &h);
     input_t hidden = gated(m, n, &layer->ffn_down);
@@ -379,51 +723,105 @@ static void feed_forward_block(llm_model_t *m, uint32_t l, uint32_t n) {
     m->kernels->add(m->x, y, n * c->dim);
 }
 
-// Runs `n` tokens, at most plan.block, through all layers into x [n][dim]; their keys and values join the cache.
-static void forward(llm_model_t *m, const uint32_t *tokens, uint32_t n) {
+// Runs `n` tokens, at most plan.block, through all layers into x [n][dim]; their keys and values join the cache, where there is room
+// for them. LLM_ERROR_STORAGE if the store failed: the sequences are as before.
+static llm_status_t forward(llm_model_t *m, const item_t *items, uint32_t n, llm_error_t *error) {
     const llm_config_t *c = &m->image.config;
     for (uint32_t i = 0; i < n; i++) {
-        embed(m->x + i * c->dim, &m->token_embd, tokens[i]);
-        float *cosines = m->cos_sin + i * c->head_dim;
-        float *sines = cosines + c->head_dim / 2;
-        for (uint32_t j = 0; j < c->head_dim / 2; j++) {
-            llm_sincos((m->n_tokens + i) * m->rope_phase[j], &sines[j], &cosines[j]);
-        }
+        items[i].sequence->row = LLM_NONE;
+        embed(m->x + i * c->dim, &m->token_embd, items[i].token);
+        turn(m, m->cos_sin + i * c->head_dim, items[i].pos);
     }
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        attention_block(m, l, n);
+        if (!attention_block(m, l, items, n)) {
+            return llm_fail(error, LLM_ERROR_STORAGE, "spill: cannot be read", 0, 0);
+        }
         feed_forward_block(m, l, n);
     }
-    memcpy(m->tokens + m->n_tokens, tokens, n * sizeof(*tokens));
-    m->n_tokens += n;
-}
-
-// logits = output rmsnorm(x) for the `i`-th token of the last block.
-static void head(llm_model_t *m, uint32_t i) {
-    const llm_config_t *c = &m->image.config;
-    input_t h = norm(m, m->x + i * c->dim, &m->output_norm, 1, &m->output);
-    matmul(m, m->logits, &m->output, &h);
-    m->has_logits = true;
-}
-
-llm_status_t llm_model_eval_block(llm_model_t *model, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error) {
-    *done = 0;
-    if (n > model->plan.context - model->n_tokens) {
-        return llm_fail(error, LLM_ERROR_CONTEXT, "tokens: {} do not fit, the context has room for {} more", n, model->plan.context - model->n_tokens);
+    for (uint32_t i = 0; i < n; i++) {
+        llm_sequence_t *s = items[i].sequence;
+        s->tokens[llm_kv_slot(&m->kv, items[i].pos)] = items[i].token;
+        s->n_valid = items[i].pos + 1;
+        s->n_tokens = larger(s->n_tokens, s->n_valid);
+        llm_kv_settle(&m->kv, s);
     }
-    for (size_t i = 0; i < n; i++) {
-        if (tokens[i] >= model->image.config.vocab_size) {
-            return llm_fail(error, LLM_ERROR_VALUE, "tokens: {} is not below vocab_size {}", tokens[i], model->image.config.vocab_size);
+    return LLM_OK;
+}
+
+// Rows 0 to n - 1 of the logits = output rmsnorm(x) of the last block's tokens `first` to first + n - 1.
+static void head(llm_model_t *m, const item_t *items, uint32_t first, uint32_t n) {
+    for (uint32_t i = 0; i < m->kv.n_sequences; i++) {
+        if (m->kv.sequences[i].row < n) {
+            m->kv.sequences[i].row = LLM_NONE;
         }
     }
-    if (n == 0) {
-        return LLM_OK;
+    input_t h = norm(m, m->x + first * m->image.config.dim, m->output_norm, n, &m->output);
+    matmul(m, m->logits, &m->output, &h);
+    for (uint32_t i = 0; i < n; i++) {
+        items[first + i].sequence->row = (uint16_t)i;
     }
-    uint32_t step = n < model->plan.block ? (uint32_t)n : model->plan.block;
-    model->has_logits = false;
-    forward(model, tokens, step);
+}
+
+// ---------------------------------------------------------------------------- sequences
+
+// Makes room for `n` tokens of a sequence, and items of them at its end without their ids.
+static llm_status_t append(llm_model_t *m, item_t *items, llm_sequence_t *s, uint32_t n, llm_error_t *error) {
+    const llm_kv_t *kv = &m->kv;
+    uint32_t first = s->first;
+    bool failed;
+    if (!llm_kv_reserve(&m->kv, s, n, &failed)) {
+        return failed ? llm_fail(error, LLM_ERROR_STORAGE, "spill: cannot be written", 0, 0)
+                      : llm_fail(error, LLM_ERROR_MEMORY, "cache: all {} units are taken by other sequences", kv->n_units[0] + kv->n_units[1], 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pos = s->n_valid + i;
+        uint32_t oldest = pos < kv->context ? kv->sinks : pos + 1 - (kv->context - kv->sinks);
+        items[i] = (item_t){.sequence = s, .pos = pos, .first = larger(first, oldest)};
+    }
+    return LLM_OK;
+}
+
+// Whether tokens [n] may be appended to a sequence.
+static llm_status_t check_tokens(const llm_model_t *m, const llm_sequence_t *s, const uint32_t *tokens, size_t n, llm_error_t *error) {
+    uint32_t limit = m->plan.policy == LLM_POLICY_ERROR ? m->plan.context : UINT32_MAX;
+    if (n > limit - s->n_tokens) {
+        return llm_fail(error, LLM_ERROR_CONTEXT, "tokens: {} do not fit, the context has room for {} more", n, limit - s->n_tokens);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (tokens[i] >= m->image.config.vocab_size) {
+            return llm_fail(error, LLM_ERROR_VALUE, "tokens: {} is not below vocab_size {}", tokens[i], m->image.config.vocab_size);
+        }
+    }
+    return LLM_OK;
+}
+
+llm_status_t llm_sequence_eval(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error) {
+    *done = 0;
+    llm_status_t status = check_tokens(model, sequence, tokens, n, error);
+    if (status != LLM_OK || n == 0) {
+        return status;
+    }
+    item_t items[LLM_MAX_BLOCK];
+    uint32_t again = sequence->n_tokens - sequence->n_valid; // without keys and values
+    size_t step = again > 0 ? again : n;
+    step = step < model->plan.block ? step : model->plan.block;
+    if (model->kv.paged) {
+        uint32_t room = model->kv.page - sequence->n_valid % model->kv.page;
+        step = step < room ? step : room;
+    }
+    status = append(model, items, sequence, (uint32_t)step, error);
+    if (status != LLM_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < step; i++) {
+        items[i].token = again > 0 ? sequence->tokens[llm_kv_slot(&model->kv, items[i].pos)] : tokens[i];
+    }
+    status = forward(model, items, (uint32_t)step, error);
+    if (status != LLM_OK || again > 0) {
+        return status;
+    }
     if (step == n) {
-        head(model, step - 1);
+        head(model, items, (uint32_t)step - 1, 1);
     }
     *done = step;
     return LLM_OK;
@@ -432,7 +830,7 @@ llm_status_t llm_model_eval_block(llm_model_t *model, const uint32_t *tokens, si
 llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error) {
     size_t done;
     do {
-        llm_status_t status = llm_model_eval_block(model, tokens, n, &done, error);
+        llm_status_t status = llm_sequence_eval(model, model->kv.sequences, tokens, n, &done, error);
         if (status != LLM_OK) {
             return status;
         }
@@ -442,19 +840,136 @@ llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n
     return LLM_OK;
 }
 
-void llm_model_rewind(llm_model_t *model, uint32_t n) {
-    if (n < model->n_tokens) {
-        model->n_tokens = n;
-        model->has_logits = false;
+llm_status_t llm_model_eval_batch(llm_model_t *model, llm_sequence_t *const *sequences, const uint32_t *tokens, size_t n, bool *done, llm_error_t *error) {
+    *done = false;
+    if (n > model->plan.batch) {
+        return llm_fail(error, LLM_ERROR_VALUE, "sequences: {} are too many, there is room for the logits of {}", n, model->plan.batch);
+    }
+    for (size_t i = 0; i < n; i++) {
+        llm_status_t status = check_tokens(model, sequences[i], tokens + i, 1, error);
+        if (status != LLM_OK) {
+            return status;
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (sequences[j] == sequences[i]) {
+                return llm_fail(error, LLM_ERROR_VALUE, "sequences: number {} is number {} again", i, j);
+            }
+        }
+    }
+    item_t items[LLM_MAX_BLOCK];
+    for (uint32_t i = 0; i < n; i++) {
+        if (sequences[i]->n_valid < sequences[i]->n_tokens) {
+            size_t n_done;
+            return llm_sequence_eval(model, sequences[i], tokens + i, 1, &n_done, error);
+        }
+        llm_status_t status = append(model, &items[i], sequences[i], 1, error);
+        if (status != LLM_OK) {
+            return status;
+        }
+        items[i].token = tokens[i];
+    }
+    *done = true;
+    if (n == 0) {
+        return LLM_OK;
+    }
+    llm_status_t status = forward(model, items, (uint32_t)n, error);
+    if (status == LLM_OK) {
+        head(model, items, 0, (uint32_t)n);
+    }
+    return status;
+}
+
+llm_status_t llm_sequence_rewind(llm_model_t *model, llm_sequence_t *sequence, uint32_t n, llm_error_t *error) {
+    if (n > sequence->n_tokens) {
+        return llm_fail(error, LLM_ERROR_VALUE, "n: must be an int from 0 to n_tokens {}", sequence->n_tokens, 0);
+    }
+    if (n < sequence->n_tokens && !llm_kv_rewind(&model->kv, sequence, n)) {
+        return llm_fail(error, LLM_ERROR_VALUE, "n: tokens from {} on have fallen out of the context, {} is the least but these", model->kv.sinks, sequence->first);
+    }
+    return LLM_OK;
+}
+
+uint32_t llm_sequence_reuse(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n) {
+    const llm_kv_t *kv = &model->kv;
+    // Once the window has slid, only the sinks have been computed from what a prompt begins with.
+    uint32_t end = sequence->first > kv->sinks ? kv->sinks : sequence->n_tokens;
+    uint32_t same = 0;
+    while (same < end && same + 1 < n && sequence->tokens[same] == tokens[same]) {
+        same++;
+    }
+    if (same < sequence->n_tokens) {
+        llm_kv_rewind(&model->kv, sequence, same);
+    }
+    return same;
+}
+
+llm_sequence_t *llm_sequence_open(llm_model_t *model) {
+    for (uint32_t i = 1; i < model->kv.n_sequences; i++) {
+        llm_sequence_t *s = &model->kv.sequences[i];
+        if (!s->open) {
+            s->open = true;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+void llm_sequence_close(llm_model_t *model, llm_sequence_t *sequence) {
+    llm_kv_rewind(&model->kv, sequence, 0);
+    sequence->open = false;
+}
+
+void llm_sequence_fork(llm_model_t *model, llm_sequence_t *sequence, const llm_sequence_t *from) {
+    if (sequence != from) {
+        llm_kv_rewind(&model->kv, sequence, 0);
+        llm_kv_fork(&model->kv, sequence, from);
     }
 }
 
-llm_status_t llm_model_sample(llm_model_t *model, llm_sampler_t *sampler, uint32_t *token, llm_error_t *error) {
-    if (!model->has_logits) {
+float *llm_sequence_logits(const llm_model_t *model, const llm_sequence_t *sequence) {
+    return sequence->row == LLM_NONE ? NULL : model->logits + (size_t)sequence->row * model->image.config.vocab_size;
+}
+
+uint32_t llm_sequence_n_cached(const llm_model_t *model, const llm_sequence_t *sequence) {
+    const llm_kv_t *kv = &model->kv;
+    return sequence->first > kv->sinks ? kv->sinks + sequence->n_tokens - sequence->first : sequence->n_tokens;
+}
+
+uint32_t llm_sequence_token(const llm_model_t *model, const llm_sequence_t *sequence, uint32_t i) {
+    const llm_kv_t *kv = &model->kv;
+    return sequence->tokens[llm_kv_slot(kv, i < kv->sinks ? i : i - kv->sinks + sequence->first)];
+}
+
+llm_status_t llm_sequence_sample(llm_model_t *model, llm_sequence_t *sequence, llm_sampler_t *sampler, uint32_t *token, llm_error_t *error) {
+    float *logits = llm_sequence_logits(model, sequence);
+    if (logits == NULL) {
         return llm_fail(error, LLM_ERROR_VALUE, "logits: there are none, evaluate a token first (sampling uses them up)", 0, 0);
     }
-    uint32_t n_recent = model->n_tokens < sampler->repeat_last_n ? model->n_tokens : sampler->repeat_last_n;
-    *token = llm_sample(sampler, model->logits, model->image.config.vocab_size, model->tokens + model->n_tokens - n_recent, n_recent);
-    model->has_logits = false;
+    uint32_t n = llm_sequence_n_cached(model, sequence);
+    uint32_t n_recent = sampler->repetition_penalty == 1.0f ? 0 : smaller(n, sampler->repeat_last_n);
+    uint32_t *recent = model->scratch; // has room for more than an id a position
+    for (uint32_t i = 0; i < n_recent; i++) {
+        recent[i] = llm_sequence_token(model, sequence, n - n_recent + i);
+    }
+    *token = llm_sample(sampler, logits, model->image.config.vocab_size, recent, n_recent);
+    sequence->row = LLM_NONE;
     return LLM_OK;
+}
+
+llm_event_t llm_model_event(llm_model_t *model, uint32_t *n) {
+    uint32_t *counts[] = {&model->kv.slid, &model->kv.compressed, &model->kv.spilled};
+    for (uint32_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        if (*counts[i] != 0) {
+            *n = *counts[i];
+            *counts[i] = 0;
+            return (llm_event_t)(LLM_EVENT_SLIDE + i);
+        }
+    }
+    *n = 0;
+    return LLM_EVENT_NONE;
+}
+
+void *llm_model_scratch(const llm_model_t *model, size_t *size) {
+    *size = model->plan.activations;
+    return model->x;
 }
