@@ -197,7 +197,8 @@ class Generator:
         escape sequences (but for stop strings that begin within one when `ansi` is "raw").
 
         prompt: text, or UTF-8 bytes; may be empty if the model has a begin-of-text token.
-        max_tokens: tokens to generate at most; None: until the context is full.
+        max_tokens: tokens to generate at most, past the context unless the model's policy is
+          "error"; None: until the context is full.
         stop: a string, or several, at which the text ends; no part of it is given out. They are
           looked for in what `ansi` lets pass.
         echo: give out the prompt first.

@@ -87,9 +87,11 @@ class Generator:
         model = self.model
         model._n_runs += 1
         run = model._n_runs
+        # A number of tokens may go past the context, where the policy lets it.
+        end = model.context if max_tokens is None or model.policy == "error" else -1
         room = model.context - len(prompt_ids) + 1
         if max_tokens is not None:
-            room = min(room, max_tokens)
+            room = max_tokens if end < 0 else min(room, max_tokens)
         self.ids = ids = [0] * room
         del ids[:]  # MicroPython keeps the room, so that the list does not grow between tokens
         self.stop_reason = None
@@ -101,8 +103,7 @@ class Generator:
             self.stop_reason = "max_tokens"
             return
 
-        model.rewind(0)
-        model.eval(prompt_ids)
+        model.eval(prompt_ids[model.reuse(prompt_ids) :])
         n_tokens = len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
         self._decoder = decoder = hal.engine.Decoder(model, start=not prompt, ansi=self.ansi)
@@ -122,7 +123,7 @@ class Generator:
                     held += decoder.feed(token)
                     if len(ids) == max_tokens:
                         reason = "max_tokens"
-                    elif n_tokens == model.context:
+                    elif n_tokens == end:
                         reason = "context"
             if reason:
                 held += decoder.finish()

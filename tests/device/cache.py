@@ -144,3 +144,40 @@ with model.fork() as other:
 model.close()
 fails(sequences[2].eval, 1)
 sequences[2].close()
+
+print("texts")
+
+
+class Counting(llm.Model):
+    # Counts the tokens that it evaluates.
+    n = 0
+
+    def eval(self, tokens):
+        self.n += 1 if isinstance(tokens, int) else len(tokens)
+        super().eval(tokens)
+
+
+with open(path, "rb") as file:
+    model = Counting(file.read())
+gen = llm.Generator(model, temperature=1, seed=4)
+text = "".join(gen.generate("then the hen", max_tokens=30))
+first = model.n
+ids = gen.ids
+again = "".join(llm.Generator(model, temperature=1, seed=4).generate("then the hen", max_tokens=30))
+print(again == text, model.n - first)
+# The next turn of a chat costs its own tokens, and begins with what was written.
+prompt = model.encode("then the hen") + ids
+model.n = 0
+same = model.reuse(prompt + [5, 6, 7])
+model.eval((prompt + [5, 6, 7])[same:])
+print(len(prompt), same, model.n)
+# Past the context, as far as is asked for.
+gen = llm.Generator(model, temperature=0)
+text = "".join(gen.generate("then the hen", max_tokens=300))
+print(len(gen.ids), gen.stop_reason, model.event(), llm.digest(gen.ids))
+assert "".join(gen.generate("then the hen", max_tokens=300)) == text
+list(gen.generate("then the hen"))
+print(len(gen.ids), gen.stop_reason)
+gen = llm.Generator(llm.load(path, policy="error"), temperature=0)
+list(gen.generate("then the hen", max_tokens=300))
+print(len(gen.ids), gen.stop_reason)

@@ -223,6 +223,7 @@ class FakeModel:
 
     bos_id = 0
     eos_id = 1
+    policy = "error"
 
     def __init__(self, pieces: list[str], context: int = 10_000) -> None:
         self.pieces = ["<bos>", "<eos>", *pieces]
@@ -234,8 +235,9 @@ class FakeModel:
     def encode(self, text: str) -> list[int]:
         return [0] * (1 + len(text))
 
-    def rewind(self, n: int) -> None:
-        self.n_tokens = n
+    def reuse(self, tokens: list[int]) -> int:
+        self.n_tokens = 0
+        return 0
 
     def eval(self, tokens: int | list[int]) -> None:
         self.n_tokens += 1 if isinstance(tokens, int) else len(tokens)
