@@ -99,7 +99,7 @@ def measure() -> list[dict[str, Any]]:
             if cycles is not None:
                 result["cycles_per_mac_mca"] = round(cycles / macs, 4)
         results.append(result)
-        softmax = symbols.by_function(counts)["llm_armv7em_softmax"]
+        softmax = symbols.by_function(counts)["llm_armv7em_softmax_two"]
         if kernel == "attention" and softmax:
             results.append(
                 {**result, "kernel": "softmax", "columns": rows, "rows": batch, "batch": 1}

@@ -690,8 +690,7 @@ static void show_runs(const llm_kernels_t *kernels, llm_attention_t *a, const ca
         uint32_t left = first < c->other ? c->other - first : c->n_positions - first;
         n = run_length(cut, first);
         n = n < left ? n : left;
-        // The engine's cache is aligned, and with it the rows of heads that are a multiple of 16: every other run here.
-        size_t shift = random_below(2) == 0 ? 0 : 1 + random_below(15);
+        size_t shift = random_below(16) * c->head_dim % 16; // a whole number of rows
         memory_t rows = part_of(scores ? &c->k : &c->v, first * c->head_dim, n * c->head_dim, shift);
         memory_t k_scale = part_of(&c->k_scale, first * sizeof(uint16_t), n * sizeof(uint16_t), 2);
         memory_t v_scale = part_of(&c->v_scale, first * sizeof(uint16_t), n * sizeof(uint16_t), 2);

@@ -3,9 +3,8 @@
 // A set is one row of the table in table.c: a name, a condition and the functions. `ref` is plain C and the
 // definition; every other set must give the same bits (docs/arithmetic.md) and may take any function from it.
 //
-// Codes, weights and scratch begin at multiples of 16 bytes; float vectors and rows of the cache only at multiples of their
-// element (a set may be faster on rows that begin at multiples of 16, as those of the engine's cache do where head_dim is one).
-// Nothing overlaps unless said. `n` vectors are `stride` elements apart.
+// Codes, weights and scratch begin at multiples of 16 bytes, the rows of an int8 cache a whole number of rows after one; float vectors
+// and the rest of the cache only at multiples of their element. Nothing overlaps unless said. `n` vectors are `stride` elements apart.
 #ifndef LLM_KERNELS_H
 #define LLM_KERNELS_H
 
@@ -55,10 +54,10 @@ typedef struct {
 
 #define LLM_ATTENTION_BLOCK 512 // positions whose weighted values fit a 32-bit sum: 512 * 32767 * 127 < 2^31
 
-// A score a position of each query; of each query 16 bytes, two heads of codes (or one of 16-bit codes) and one of 32-bit sums;
-// 16 bytes and a block of 16-bit weights. How they lie there is the set's own affair.
+// A block of 16-bit weights and 16 bytes; for each query 32 bytes, a head of 16-bit codes, one of 32-bit sums, a score a position and
+// room for one more. How they lie there is the set's own affair.
 #define LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim) \
-    ((size_t)(n_queries) * (4 * (size_t)(((n_positions) + 7) & ~7u) + 6 * (size_t)(((head_dim) + 31) & ~31u) + 16) + 16 + 2 * LLM_ATTENTION_BLOCK)
+    (2 * LLM_ATTENTION_BLOCK + 16 + (size_t)(n_queries) * (32 + 6 * (size_t)(((head_dim) + 31) & ~31u) + 4 * (size_t)(((n_positions) + 8) & ~7u)))
 
 struct llm_kernels {
     const char *name; // as the user writes it

@@ -1,5 +1,7 @@
-// Four elements of the values, weighted for two queries. One loop for each width of a head, as the step from one position to the
-// next is part of the instructions.
+// Weighted values of attention over an int8 cache, of two queries and of one. Elements of two positions that follow each other are put
+// side by side and widened, so that one SMLAD takes both times their weights.
+//
+// A few elements of the head are summed over all positions, then the next few: `sums` has those of each few together.
 #include "../sets.h"
 
 #if LLM_KERNELS_ARMV7EM
@@ -10,59 +12,192 @@
 
     v .req r0
     weights .req r1
-    weight0 .req r2 // of the first query
-    weight1 .req r3 // of the second
-    // r4 to r7: sums of the first query, elements 0, 2, 1, 3; r8 to r11: of the second
-    word .req r12 // four elements
-    part .req lr // two of them
+    stride .req r2
+    fours_end .req r3 // of the weights of positions that go by fours
+    // r4 to r7: sums
 
-    .macro position head_dim
-    ldrd weight0, weight1, [weights], #8
-    ldr word, [v], #\head_dim
-    sxtb16 part, word
-    sxtb16 word, word, ror #8
-    smlabb r4, part, weight0, r4
-    smlabb r8, part, weight1, r8
-    smlatb r5, part, weight0, r5
-    smlatb r9, part, weight1, r9
-    smlabb r6, word, weight0, r6
-    smlabb r10, word, weight1, r10
-    smlatb r7, word, weight0, r7
-    smlatb r11, word, weight1, r11
+    .equ N, 0
+    .equ SUMS, 4
+    .equ V, 8
+    .equ WEIGHTS, 12
+    .equ V_END, 16
+    .equ FRAME, 20
+    .equ HEAD_DIM, FRAME + 36
+    .equ ANEW, FRAME + 40
+
+// What both functions begin with; a weight takes 2^bytes. What each few elements begin and end with.
+    .macro enter bytes
+    push {r4-r11, lr}
+    sub sp, sp, #FRAME
+    ldr r12, [sp, #HEAD_DIM]
+    strd r3, r0, [sp, #N]
+    strd r2, weights, [sp, #V]
+    add r4, r2, r12
+    str r4, [sp, #V_END]
+    bic r3, r3, #1
+    add fours_end, weights, r3, lsl #\bytes
+    mov stride, r12
     .endm
 
-// void llm_armv7em_values_N(const int8_t *v, const int32_t *weights, uint32_t n_positions, int32_t sums[8]);
-// v: four elements of a head of N at the first position; weights: two, of 15 bits, for each position; n_positions is at least 1.
-// sums: elements 0, 2, 1, 3 of the first query, then of the second; these positions are added to them.
-    .macro values head_dim
-    .global llm_armv7em_values_\head_dim
-    .type llm_armv7em_values_\head_dim, %function
-    .balign 8
-llm_armv7em_values_\head_dim:
-    push {r3, r4-r11, lr}
-    add r12, weights, r2, lsl #3 // end of the weights
-    push {r12}
-    ldm r3, {r4-r11}
-    tst r2, #1
-    beq 1f
-    position \head_dim
-    ldr word, [sp]
-    cmp weights, word
-    beq 2f
-1:  position \head_dim
-    position \head_dim
-    ldr word, [sp]
-    cmp weights, word
-    bne 1b
-2:  ldr r3, [sp, #4]
-    stm r3, {r4-r11}
-    add sp, sp, #8
+    .macro begin_few
+    ldr r4, [sp, #ANEW]
+    ldr r12, [sp, #SUMS]
+    ldrd v, weights, [sp, #V]
+    cbz r4, 11f
+    mov r4, #0
+    mov r5, #0
+    mov r6, #0
+    mov r7, #0
+    b 12f
+11: ldm r12, {r4-r7}
+12: ldr r12, [sp, #N]
+    .endm
+
+    .macro end_few width, again
+    ldrd r12, v, [sp, #SUMS]
+    ldr weights, [sp, #V_END]
+    add v, v, #\width
+    stm r12!, {r4-r7}
+    strd r12, v, [sp, #SUMS]
+    cmp v, weights
+    bne \again
+    add sp, sp, #FRAME
     pop {r4-r11, pc}
-    .size llm_armv7em_values_\head_dim, . - llm_armv7em_values_\head_dim
     .endm
 
-    .irp head_dim, 8, 16, 32, 48, 64, 96, 128
-    values \head_dim
-    .endr
+// ---------------------------------------------------------------------------- two queries
+
+// Two elements of two positions; a word of two weights for each query. r4, r5: sums of the first query; r6, r7: of the second.
+    .macro pair_of_two weights0, weights1
+    ldrh r12, [v]
+    ldrh lr, [v, stride]
+    add v, v, stride, lsl #1
+    orr r12, r12, lr, lsl #16
+    sxtb16 lr, r12
+    sxtb16 r12, r12, ror #8
+    smlad r4, lr, \weights0, r4
+    smlad r6, lr, \weights1, r6
+    smlad r5, r12, \weights0, r5
+    smlad r7, r12, \weights1, r7
+    .endm
+
+// void llm_armv7em_add_two(int32_t *sums, const float *weights, const int8_t *v, uint32_t n, uint32_t head_dim, bool anew);
+// sums [head_dim / 2][2 queries][2] += weights, as llm_armv7em_softmax_two leaves them, times v [n][head_dim]; or = if `anew`. n is
+// at least 1, head_dim even.
+    .global llm_armv7em_add_two
+    .type llm_armv7em_add_two, %function
+    .balign 8
+llm_armv7em_add_two:
+    enter 3
+1:  begin_few
+    tst r12, #2
+    beq 2f
+    ldrd r8, r9, [weights], #16
+    pair_of_two r8, r9
+2:  cmp weights, fours_end
+    beq 4f
+3:  ldrd r8, r9, [weights], #16
+    ldrd r10, r11, [weights], #16
+    pair_of_two r8, r9
+    pair_of_two r10, r11
+    cmp weights, fours_end
+    bne 3b
+4:  ldr r12, [sp, #N]
+    tst r12, #1
+    beq 5f
+    ldrsb r12, [v]
+    ldrsb lr, [v, #1]
+    ldrd r8, r9, [weights]
+    smlabb r4, r12, r8, r4
+    smlabb r5, lr, r8, r5
+    smlabb r6, r12, r9, r6
+    smlabb r7, lr, r9, r7
+5:  end_few 2, 1b
+    .size llm_armv7em_add_two, . - llm_armv7em_add_two
+
+// void llm_armv7em_put_two(float *out, const int32_t *sums, uint32_t head_dim, bool first, float scale0, float scale1);
+// out [2][head_dim] = sums [head_dim / 2][2 queries][2] times the scale of their query, `out` added before if these are not the first.
+    .global llm_armv7em_put_two
+    .type llm_armv7em_put_two, %function
+    .balign 8
+llm_armv7em_put_two:
+    add r2, r0, r2, lsl #2
+    mov r12, r2 // the second query's out
+1:  vldmia r1!, {s2-s5}
+    vcvt.f32.s32 s2, s2
+    vcvt.f32.s32 s3, s3
+    vcvt.f32.s32 s4, s4
+    vcvt.f32.s32 s5, s5
+    cbnz r3, 2f
+    vldm r0, {s6-s7}
+    vldm r12, {s8-s9}
+    vadd.f32 s2, s2, s6
+    vadd.f32 s3, s3, s7
+    vadd.f32 s4, s4, s8
+    vadd.f32 s5, s5, s9
+2:  vmul.f32 s2, s2, s0
+    vmul.f32 s3, s3, s0
+    vmul.f32 s4, s4, s1
+    vmul.f32 s5, s5, s1
+    vstmia r0!, {s2-s3}
+    vstmia r12!, {s4-s5}
+    cmp r0, r2
+    bne 1b
+    bx lr
+    .size llm_armv7em_put_two, . - llm_armv7em_put_two
+
+// ---------------------------------------------------------------------------- one query
+
+// Two positions of four elements, the second at \second; a word of their weights.
+    .macro pair_of_one weights, first, second
+    ldr r10, \first
+    ldr r11, \second
+    pkhbt r12, r10, r11, lsl #16
+    pkhtb r11, r11, r10, asr #16
+    sxtb16 r10, r12
+    sxtb16 r12, r12, ror #8
+    smlad r4, r10, \weights, r4
+    smlad r5, r12, \weights, r5
+    sxtb16 r10, r11
+    sxtb16 r11, r11, ror #8
+    smlad r6, r10, \weights, r6
+    smlad r7, r11, \weights, r7
+    .endm
+
+// void llm_armv7em_add_one(int32_t *sums, const int16_t *weights, const int8_t *v, uint32_t n, uint32_t head_dim, bool anew);
+// The same for one query: sums [head_dim], weights [n] at a multiple of 4; head_dim is a multiple of 4.
+    .global llm_armv7em_add_one
+    .type llm_armv7em_add_one, %function
+    .balign 8
+llm_armv7em_add_one:
+    enter 1
+    add lr, stride, stride, lsl #1 // three positions
+1:  begin_few
+    tst r12, #2
+    beq 2f
+    ldr r8, [weights], #4
+    pair_of_one r8, [v], "[v, stride]"
+    add v, v, stride, lsl #1
+2:  cmp weights, fours_end
+    beq 4f
+3:  ldrd r8, r9, [weights], #8
+    pair_of_one r8, [v], "[v, stride]"
+    pair_of_one r9, "[v, stride, lsl #1]", "[v, lr]"
+    add v, v, stride, lsl #2
+    cmp weights, fours_end
+    bne 3b
+4:  ldr r12, [sp, #N]
+    tst r12, #1
+    beq 5f
+    ldr r10, [v]
+    ldrh r8, [weights]
+    sxtb16 r11, r10
+    sxtb16 r10, r10, ror #8
+    smlabb r4, r11, r8, r4
+    smlabb r5, r10, r8, r5
+    smlatb r6, r11, r8, r6
+    smlatb r7, r10, r8, r7
+5:  end_few 4, 1b
+    .size llm_armv7em_add_one, . - llm_armv7em_add_one
 
 #endif

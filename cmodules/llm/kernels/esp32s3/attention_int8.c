@@ -13,12 +13,8 @@ static uint32_t smaller(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-static bool takes(const void *rows, uint32_t head_dim) {
-    return head_dim % VECTOR == 0 && (uintptr_t)rows % VECTOR == 0;
-}
-
 static float score(float *scores, const int8_t *q, float q_scale, const llm_run_t *run, uint32_t head_dim, float max) {
-    if (!takes(run->k, head_dim)) {
+    if (head_dim % VECTOR != 0) {
         return llm_ref_attention_score(scores, q, q_scale, run, head_dim, max);
     }
     int32_t *products = (int32_t *)scores; // in place
@@ -43,7 +39,7 @@ static float score(float *scores, const int8_t *q, float q_scale, const llm_run_
 }
 
 static void add(int32_t *sums, const int16_t *weights, const int8_t *v, uint32_t n, uint32_t head_dim) {
-    if (!takes(v, head_dim)) {
+    if (head_dim % VECTOR != 0) {
         llm_ref_attention_add(sums, weights, v, n, head_dim);
         return;
     }
