@@ -105,8 +105,11 @@ class Tokenizer:
 
     def __init__(self, model: _llm.Model) -> None: ...
     def __len__(self) -> int: ...
-    def encode(self, text: str | Buffer, bos: bool = False) -> list[int]:
+    def encode(self, text: str | Buffer, bos: bool = False, special: bool = False) -> list[int]:
         """The ids of `text` (bytes are UTF-8), after the begin-of-text token if `bos`.
+
+        With `special`, the name of a control token in the text ("<|im_end|>") is that token, as in
+        a chat template; without, it is text, which is what text from outside should be.
 
         UnicodeError names the offset of a byte that is not UTF-8; MemoryError if there is no room
         for 41 bytes for each byte of the text at worst.

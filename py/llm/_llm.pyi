@@ -49,7 +49,7 @@ class Memory(TypedDict):
 
     image: int  # the whole image
     weights: int  # section DATA of it
-    tokenizer: int  # the tokenizer's tables in it
+    tokenizer: int  # section TOKN of it
     object: int  # the Model object: the engine's llm_model_t and what the binding adds
     tensors: int  # this and the next five: llm_plan_t
     sequences: int  # which page is where
@@ -205,9 +205,12 @@ class Model(_Tokens):
     def verify(self) -> None:
         """Checks the checksum of every section. ValueError names the one that is wrong."""
 
-    def encode(self, text: str | Buffer, bos: bool | None = None) -> list[int]:
+    def encode(
+        self, text: str | Buffer, bos: bool | None = None, special: bool = False
+    ) -> list[int]:
         """Ids of `text`. bos: put bos_id first if there is one; None: if the tokenizer says so
-        (`add_bos`).
+        (`add_bos`). special: the name of a control token in the text ("<|im_end|>") is that token,
+        else it is text like any other.
 
         Takes 4 bytes for each byte of text, and 37 for each of the longest word, of the memory of
         the activations, or for the call of the heap where that is too small. UnicodeError if bytes

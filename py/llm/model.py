@@ -104,11 +104,11 @@ class Tokenizer:
     def __repr__(self):
         return f"<Tokenizer: {len(self)} tokens, bos {self.bos}, eos {self.eos}>"
 
-    def encode(self, text, bos=False):
+    def encode(self, text, bos=False, special=False):
         """The ids of `text` (str, or UTF-8 in any buffer), after the begin-of-text token if
-        `bos`.
+        `bos`. With `special`, names of control tokens in it are these tokens.
         """
-        return self._model.encode(text, bos)
+        return self._model.encode(text, bos, special)
 
     def decode(self, ids):
         """The text of `ids`, escape sequences and all; control tokens have none, and what is not

@@ -22,6 +22,7 @@ typedef struct {
     uint32_t ram_shift; // bytes by which its address is off a multiple of 64
     uint32_t prompt_size; // bytes that follow the image
     uint32_t bos; // as llm_encode takes it
+    uint32_t special; // the same
     uint32_t scratch_missing; // bytes less than llm_encode_scratch says
     uint32_t max_tokens; // room for ids
     uint32_t token; // evaluated after the prompt, NONE if there is none
@@ -65,7 +66,7 @@ static memory_t receive(size_t size, size_t shift) {
 // What is done with a model once there is one. Returns the name of the step that failed, "ok" if none did.
 static const char *use(const request_t *r, llm_model_t *model, const char *prompt, uint32_t *token, llm_error_t *error) {
     const llm_tokenizer_t *tokenizer = &model->image.tokenizer;
-    size_t scratch_size = llm_encode_scratch(tokenizer, prompt, r->prompt_size) - r->scratch_missing;
+    size_t scratch_size = llm_encode_scratch(tokenizer, prompt, r->prompt_size, r->special != 0) - r->scratch_missing;
     memory_t scratch = take(scratch_size, 0);
     memory_t ids = take(r->max_tokens * sizeof(uint32_t), 0);
     uint32_t *tokens = (uint32_t *)(void *)ids.bytes;
@@ -79,7 +80,7 @@ static const char *use(const request_t *r, llm_model_t *model, const char *promp
         .repeat_last_n = r->repeat_last_n,
     };
     const char *failed = "ok";
-    if (llm_encode(tokenizer, prompt, r->prompt_size, r->bos != 0, tokens, r->max_tokens, &n_tokens, scratch.bytes, scratch_size, error) != LLM_OK) {
+    if (llm_encode(tokenizer, prompt, r->prompt_size, r->bos != 0, r->special != 0, tokens, r->max_tokens, &n_tokens, scratch.bytes, scratch_size, error) != LLM_OK) {
         failed = "encode";
     } else if (llm_model_eval(model, tokens, n_tokens, error) != LLM_OK
         || (r->token != NONE && llm_model_eval(model, &r->token, 1, error) != LLM_OK)) {

@@ -1,6 +1,7 @@
 // The tokenizer: any tables in an image that opens, any text.
 //
 // Input: an image, then one byte of choices, then the text.
+#include "../../cmodules/llm/core/split.h"
 #include "fuzz.h"
 
 #define MAX_NAIVE 400 // bytes of text up to which the naive encoder is asked too
@@ -35,40 +36,97 @@ static bool get_piece(const llm_tokenizer_t *t, uint32_t id, const uint8_t **pie
     return true;
 }
 
-// Whether the tables are as docs/image-format.md says, so that text must survive.
-static bool well_formed(const llm_tokenizer_t *t) {
+// Whether ids ascend by the bytes of their pieces, without repetition.
+static bool ascend(const llm_tokenizer_t *t, const uint32_t *ids, uint32_t n) {
     const uint8_t *previous = NULL;
     uint32_t previous_size = 0;
-    for (uint32_t i = 0; i < t->n_sorted; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const uint8_t *piece;
         uint32_t size;
-        uint32_t id = t->sorted[i];
-        if (!get_piece(t, id, &piece, &size) || t->types[id] != LLM_PIECE_NORMAL
-            || (i > 0 && compare(previous, previous_size, piece, size) >= 0)) {
+        if (!get_piece(t, ids[i], &piece, &size) || (i > 0 && compare(previous, previous_size, piece, size) >= 0)) {
             return false;
-        }
-        for (uint32_t k = 1; k < size && t->cut_at_spaces; k++) {
-            if (piece[k] == ' ' && piece[k - 1] != ' ') {
-                return false;
-            }
         }
         previous = piece;
         previous_size = size;
     }
-    for (uint32_t i = 0; i < 256; i++) {
-        const uint8_t *piece;
-        uint32_t size;
-        if (!get_piece(t, t->byte_ids[i], &piece, &size) || t->types[t->byte_ids[i]] != LLM_PIECE_BYTE || size != 1 || *piece != i) {
+    return true;
+}
+
+static bool has_type(const llm_tokenizer_t *t, const uint32_t *ids, uint32_t n, llm_piece_type_t type, llm_piece_type_t or_type) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (t->types[ids[i]] != type && t->types[ids[i]] != or_type) {
             return false;
         }
     }
-    return t->byte_fallback;
+    return true;
 }
 
-// What the text is to the tokenizer: U+2581 is a space, a space is put before it. Returns its bytes.
-static size_t normalize(const llm_tokenizer_t *t, const uint8_t *text, size_t size, uint8_t *out) {
+static bool spaces_cut(const llm_tokenizer_t *t) {
+    for (uint32_t i = 0; i < t->n_sorted; i++) {
+        const uint8_t *piece;
+        uint32_t size;
+        get_piece(t, t->sorted[i], &piece, &size);
+        for (uint32_t k = 1; k < size; k++) {
+            if (piece[k] == ' ' && piece[k - 1] != ' ') {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// The parts of an entry of `merges`.
+typedef struct {
+    uint32_t left;
+    uint32_t right;
+    uint32_t joined;
+    uint32_t rank;
+} merge_t;
+
+static merge_t get_merge(const llm_tokenizer_t *t, uint32_t left, uint32_t i) {
+    uint64_t entry = t->merges[i];
+    return (merge_t){left, (uint32_t)(entry >> 44), (uint32_t)(entry >> 24) % (1u << 20), (uint32_t)entry % (1u << 24)};
+}
+
+static bool merges_agree(const llm_tokenizer_t *t) {
+    for (uint32_t left = 0; left < t->n_tokens; left++) {
+        if (t->merge_starts[left] > t->merge_starts[left + 1] || t->merge_starts[left + 1] > t->n_merges) {
+            return false;
+        }
+        for (uint32_t i = t->merge_starts[left]; i < t->merge_starts[left + 1]; i++) {
+            merge_t merge = get_merge(t, left, i);
+            const uint8_t *piece;
+            uint32_t sizes[3];
+            if (!get_piece(t, left, &piece, &sizes[0]) || !get_piece(t, merge.right, &piece, &sizes[1])
+                || !get_piece(t, merge.joined, &piece, &sizes[2]) || sizes[0] + sizes[1] != sizes[2]
+                || (i > t->merge_starts[left] && merge.right <= get_merge(t, left, i - 1).right)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// Whether the tables are as docs/image-format.md says, so that text becomes the tokens that it defines.
+static bool well_formed(const llm_tokenizer_t *t) {
+    bool bpe = t->kind == LLM_TOKENIZER_BPE;
+    for (uint32_t i = 0; i < 256; i++) {
+        const uint8_t *piece;
+        uint32_t size;
+        if (!get_piece(t, t->byte_ids[i], &piece, &size) || size != 1 || *piece != i
+            || t->types[t->byte_ids[i]] != (bpe ? LLM_PIECE_NORMAL : LLM_PIECE_BYTE)) {
+            return false;
+        }
+    }
+    return ascend(t, t->sorted, t->n_sorted) && has_type(t, t->sorted, t->n_sorted, LLM_PIECE_NORMAL, LLM_PIECE_NORMAL)
+        && ascend(t, t->specials, t->n_specials) && has_type(t, t->specials, t->n_specials, LLM_PIECE_CONTROL, LLM_PIECE_USER)
+        && (bpe ? merges_agree(t) : t->byte_fallback && (!t->cut_at_spaces || spaces_cut(t)));
+}
+
+// What text is to SentencePiece: U+2581 is a space, a space is put before it. Returns its bytes.
+static size_t normalize(const uint8_t *text, size_t size, bool prefix, uint8_t *out) {
     size_t n = 0;
-    if (t->add_space_prefix && size > 0) {
+    if (prefix) {
         out[n++] = ' ';
     }
     for (size_t i = 0; i < size;) {
@@ -92,7 +150,7 @@ static int64_t look_up(const llm_tokenizer_t *t, const uint8_t *bytes, size_t si
 }
 
 // Byte pair encoding as its definition has it: join the best pair, look at all of them again.
-static size_t encode_naively(const llm_tokenizer_t *t, const uint8_t *text, size_t size, uint32_t *tokens) {
+static size_t encode_sentencepiece(const llm_tokenizer_t *t, const uint8_t *text, size_t size, uint32_t *tokens) {
     size_t starts[MAX_NAIVE + 2]; // of each symbol, and the end
     size_t n_symbols = 0;
     for (size_t i = 0; i < size; i++) {
@@ -131,38 +189,115 @@ static size_t encode_naively(const llm_tokenizer_t *t, const uint8_t *text, size
     return n;
 }
 
-// A text that is encoded must come back, and in the tokens that the definition gives.
-static void check_tokens(const llm_tokenizer_t *t, const uint8_t *text, size_t size, const uint32_t *tokens, size_t n_tokens) {
-    uint8_t *wanted = malloc(size + 1);
-    CHECK(wanted != NULL);
-    size_t wanted_size = normalize(t, text, size, wanted);
-    size_t at = 0;
-    for (size_t i = 0; i < n_tokens; i++) {
-        uint32_t piece_size;
-        const uint8_t *piece = llm_piece(t, tokens[i], &piece_size);
-        CHECK(piece_size <= wanted_size - at && memcmp(piece, wanted + at, piece_size) == 0);
-        at += piece_size;
+// The same for one part of the split of byte-level BPE.
+static size_t encode_bytes(const llm_tokenizer_t *t, const uint8_t *text, size_t size, uint32_t *tokens) {
+    if (t->ignore_merges && look_up(t, text, size) >= 0) {
+        tokens[0] = (uint32_t)look_up(t, text, size);
+        return 1;
     }
-    CHECK(at == wanted_size);
-    if (wanted_size <= MAX_NAIVE && t->n_sorted <= 1000) {
-        uint32_t naive[MAX_NAIVE];
-        size_t n_naive = encode_naively(t, wanted, wanted_size, naive);
-        CHECK(n_naive == n_tokens && memcmp(naive, tokens, n_tokens * sizeof(*tokens)) == 0);
+    for (size_t i = 0; i < size; i++) {
+        tokens[i] = t->byte_ids[text[i]];
     }
-    free(wanted);
+    for (;;) {
+        size_t best = size;
+        merge_t best_merge = {.rank = UINT32_MAX};
+        for (size_t i = 0; i + 1 < size; i++) {
+            for (uint32_t k = t->merge_starts[tokens[i]]; k < t->merge_starts[tokens[i] + 1]; k++) {
+                merge_t merge = get_merge(t, tokens[i], k);
+                if (merge.right == tokens[i + 1] && merge.rank < best_merge.rank) {
+                    best = i;
+                    best_merge = merge;
+                }
+            }
+        }
+        if (best == size) {
+            return size;
+        }
+        tokens[best] = best_merge.joined;
+        memmove(tokens + best + 1, tokens + best + 2, (size - best - 2) * sizeof(*tokens));
+        size--;
+    }
 }
 
-static void encode(const llm_tokenizer_t *t, const uint8_t *bytes, size_t size, bool bos) {
+// The longest special token at the beginning of text, of whole characters, -1 if there is none.
+static int64_t look_up_special(const llm_tokenizer_t *t, const uint8_t *text, size_t size, bool special, uint32_t *name_size) {
+    int64_t found = -1;
+    if ((text[0] & 0xC0) == 0x80) {
+        return found;
+    }
+    for (uint32_t i = 0; i < t->n_specials; i++) {
+        uint32_t id = t->specials[i];
+        const uint8_t *name;
+        uint32_t n;
+        get_piece(t, id, &name, &n);
+        bool user = t->types[id] == LLM_PIECE_USER;
+        bool wanted = n >= (user ? 1 : 2) && n <= 255 && (user || special);
+        if (wanted && n <= size && memcmp(name, text, n) == 0 && (n == size || (text[n] & 0xC0) != 0x80)) {
+            found = id; // a longer name comes later
+            *name_size = n;
+        }
+    }
+    return found;
+}
+
+static size_t encode_stretch(const llm_tokenizer_t *t, const uint8_t *text, size_t size, bool prefix, uint32_t *tokens) {
+    if (t->kind == LLM_TOKENIZER_SENTENCEPIECE) {
+        uint8_t normal[MAX_NAIVE + 1];
+        return encode_sentencepiece(t, normal, normalize(text, size, prefix, normal), tokens);
+    }
+    size_t n = 0;
+    for (size_t at = 0; at < size;) {
+        size_t part = llm_split(t->split, text + at, size - at);
+        CHECK(part > 0 && part <= size - at);
+        n += encode_bytes(t, text + at, part, tokens + n);
+        at += part;
+    }
+    return n;
+}
+
+// The whole text, by the definition.
+static size_t encode_naively(const llm_tokenizer_t *t, const uint8_t *text, size_t size, bool special, uint32_t *tokens) {
+    size_t n = 0;
+    size_t at = 0;
+    bool fresh = true;
+    while (at < size) {
+        size_t end = at;
+        int64_t id = -1;
+        uint32_t name_size = 0;
+        while (end < size && (id = look_up_special(t, text + end, size - end, special, &name_size)) < 0) {
+            end++;
+        }
+        bool user = id >= 0 && t->types[id] == LLM_PIECE_USER;
+        n += encode_stretch(t, text + at, end - at, fresh && t->add_space_prefix && (end > at || user), tokens + n);
+        if (id >= 0) {
+            tokens[n++] = (uint32_t)id;
+        }
+        fresh = !user;
+        at = end + name_size;
+    }
+    return n;
+}
+
+static void check_tokens(const llm_tokenizer_t *t, const uint8_t *text, size_t size, bool special, const uint32_t *tokens, size_t n_tokens) {
+    if (size > MAX_NAIVE || t->n_sorted > 1000) {
+        return;
+    }
+    uint32_t naive[2 * MAX_NAIVE + 2];
+    size_t n = encode_naively(t, text, size, special, naive);
+    CHECK(n == n_tokens && memcmp(naive, tokens, n_tokens * sizeof(*tokens)) == 0);
+}
+
+static void encode(const llm_tokenizer_t *t, const uint8_t *bytes, size_t size, bool bos, bool special) {
     llm_error_t error;
     const char *text = (const char *)bytes;
-    size_t scratch_size = llm_encode_scratch(t, text, size);
+    size_t scratch_size = llm_encode_scratch(t, text, size, special);
     CHECK(scratch_size <= 37 * (size + 1));
     void *scratch = malloc(scratch_size);
     size_t max_tokens = size + 1 + bos;
     uint32_t *tokens = malloc(max_tokens * sizeof(*tokens));
     CHECK(scratch != NULL && tokens != NULL);
     size_t n;
-    llm_status_t status = llm_encode(t, text, size, bos, tokens, max_tokens, &n, scratch, scratch_size, &error);
+    llm_status_t status = llm_encode(t, text, size, bos, special, tokens, max_tokens, &n, scratch, scratch_size, &error);
     if (status != LLM_OK) {
         CHECK(status == LLM_ERROR_UTF8 && llm_utf8_check(text, size) < size);
         check_error(status, &error);
@@ -174,17 +309,17 @@ static void encode(const llm_tokenizer_t *t, const uint8_t *bytes, size_t size, 
         size_t first = bos && t->bos_id >= 0;
         CHECK(first == 0 || tokens[0] == (uint32_t)t->bos_id);
         if (well_formed(t)) {
-            check_tokens(t, bytes, size, tokens + first, n - first);
+            check_tokens(t, bytes, size, special, tokens + first, n - first);
         }
         size_t n_again;
         if (n > 0) {
             uint32_t *fewer = malloc((n - 1) * sizeof(*fewer));
-            CHECK(llm_encode(t, text, size, bos, fewer, n - 1, &n_again, scratch, scratch_size, &error) == LLM_ERROR_VALUE);
+            CHECK(llm_encode(t, text, size, bos, special, fewer, n - 1, &n_again, scratch, scratch_size, &error) == LLM_ERROR_VALUE);
             check_error(LLM_ERROR_VALUE, &error);
             free(fewer);
         }
         if (scratch_size > 0) {
-            CHECK(llm_encode(t, text, size, bos, tokens, max_tokens, &n_again, scratch, scratch_size - 1, &error) == LLM_ERROR_MEMORY);
+            CHECK(llm_encode(t, text, size, bos, special, tokens, max_tokens, &n_again, scratch, scratch_size - 1, &error) == LLM_ERROR_MEMORY);
             check_error(LLM_ERROR_MEMORY, &error);
         }
     }
@@ -219,7 +354,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             sum += piece_size == 0 ? 0 : piece[piece_size - 1];
         }
         CHECK(sum != UINT64_MAX);
-        encode(t, text, text_size, choices & 1);
+        encode(t, text, text_size, (choices & 1) != 0, (choices & 2) != 0);
         unpoison(copy, image_size);
     }
     free(text);

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from edge_llm.image import Config, Dtype
-from edge_llm.tokenizer import Tokenizer, TokenType
+from edge_llm.tokenizer import Split, Tokenizer, TokenType, alphabet, from_bpe
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "host"))
 from oracle_models import DtypeOf, make_image, random_planes  # noqa: E402
@@ -29,6 +29,7 @@ TEXTS = [
     "é€語😀\0\x7f",
     "ab" * 150,
     "a" * 300,
+    "<s>the<|end|> THE'S they'll 1234 \r\n\n  (<|é语) \u0661\u2167 \t",
 ]
 BROKEN = [
     b"\x80",
@@ -72,11 +73,29 @@ def vocabulary(pieces: list[str], bytes_too: bool, **options: int) -> Tokenizer:
     )
 
 
+# Byte-level BPE: the same, in GPT-2's alphabet.
+MERGES = ["t h", "th e", "Ġ the", "a a", "aa aa", "aaaa aaaa", "a b", "b a", "ab ab", "Ġ Ġ"]
+MERGES += ["Ġ a", "' s", "1 2", "12 3", "Ċ Ċ", "Ã ©", "e Ġ", "ĠĠ ĠĠ"]
+SPECIALS = ["<s>", "<|end|>", "<|", "é"]  # the last is always found
+
+
+def bpe(split: Split, ignore_merges: bool = False) -> Tokenizer:
+    """Bytes, what merges make, special tokens."""
+    tokens = [*alphabet(), *(merge.replace(" ", "") for merge in MERGES), *SPECIALS]
+    types = [TokenType.NORMAL] * (len(tokens) - 4) + [TokenType.CONTROL] * 3 + [TokenType.USER]
+    bos = len(tokens) - 4
+    return from_bpe(tokens, MERGES, types, split, bos_id=bos, ignore_merges=ignore_merges)
+
+
 VOCABULARIES = {
     "letters": vocabulary(LETTERS, True),
     "words": vocabulary(WORDS[:6] + WORDS[7:], True),
     "words-across-spaces": vocabulary(WORDS, True, add_space_prefix=False),
     "no-bytes": vocabulary(LETTERS[:4], False),
+    "gpt2": bpe(Split.GPT2),
+    "llama3": bpe(Split.LLAMA3, True),
+    "qwen2": bpe(Split.QWEN2),
+    "smollm": bpe(Split.SMOLLM),
 }
 
 
@@ -139,7 +158,7 @@ def tokenizers() -> dict[str, bytes]:
     for name, tokenizer in VOCABULARIES.items():
         model = image(Config(len(tokenizer.pieces), 1, 1, 1, 1, 1, 2, 1), Dtype.F32, tokenizer)
         for i, text in enumerate([*(text.encode() for text in TEXTS), *BROKEN[:2]]):
-            seeds[f"{name}-{i}"] = model + bytes([i & 1]) + text
+            seeds[f"{name}-{i}"] = model + bytes([i & 3]) + text
     return seeds
 
 

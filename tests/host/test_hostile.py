@@ -24,6 +24,7 @@ IMAGES = {name: (VECTORS / f"{name}.llm").read_bytes() for name in NAMES}
 GOOD = IMAGES["tiny-int4"]
 MODEL = Image(GOOD)
 SECTIONS = {section.name: section for section in MODEL.sections}
+BPE = (VECTORS / "tiny-bpe.llm").read_bytes()
 IMAGE, VALUE, UTF8, CONTEXT, MEMORY = range(1, 6)  # llm_status_t
 ALL_ONES = 0xFFFFFFFF
 NAN, INF = float("nan"), float("inf")
@@ -32,7 +33,7 @@ NAN, INF = float("nan"), float("inf")
 class Harness:
     """A running check_image."""
 
-    _REQUEST = struct.Struct("<13IfI3fII")
+    _REQUEST = struct.Struct("<14IfI3fII")
 
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen(
@@ -61,6 +62,7 @@ class Harness:
         ram_missing: int = 0,
         ram_shift: int = 0,
         bos: bool = True,
+        special: bool = False,
         scratch_missing: int = 0,
         max_tokens: int = 1000,
         token: int = ALL_ONES,
@@ -77,7 +79,7 @@ class Harness:
         text = prompt.encode() if isinstance(prompt, str) else prompt
         request = self._REQUEST.pack(
             *(len(image), image_shift, verify, context, block, cache, ram_missing, ram_shift),
-            *(len(text), bos, scratch_missing, max_tokens, token),
+            *(len(text), bos, special, scratch_missing, max_tokens, token),
             *(temperature, top_k, top_p, min_p, repetition_penalty, repeat_last_n, damage_at),
         )
         try:
@@ -334,9 +336,9 @@ CONF_CASES = [
 
 TOKN = SECTIONS["TOKN"].offset
 TABLES = [("pieces", 24, 1), ("piece_offsets", 32, 4), ("ranks", 36, 4), ("types", 40, 1)]
-TABLES += [("sorted", 44, 4), ("byte_ids", 52, 4)]
+TABLES += [("sorted", 44, 4), ("byte_ids", 52, 4), ("specials", 56, 4)]
 TOKN_CASES = [
-    *((TOKN, u32(kind), f"kind: {kind} needs") for kind in (0, 2, ALL_ONES)),
+    *((TOKN, u32(kind), f"kind: {kind} needs") for kind in (0, 3, ALL_ONES)),
     *((TOKN + 4, u32(n), f"n_tokens: the tokenizer has {n} tokens") for n in (0, 287, ALL_ONES)),
     *(
         (TOKN + at, u32(value), f"{field}: {value} is not below vocab_size 288")
@@ -356,8 +358,7 @@ TOKN_CASES = [
     ),
     *((TOKN + 28, u32(size), "pieces: ") for size in (322, 4096, 1 << 31, ALL_ONES)),
     *((TOKN + 48, u32(n), f"n_sorted: {n} is above") for n in (289, 1 << 31, ALL_ONES)),
-    (TOKN + 56, b"\1", "section TOKN: reserved"),
-    (TOKN + 63, b"\1", "section TOKN: reserved"),
+    *((TOKN + 60, u32(n), f"n_specials: {n} is above") for n in (289, 1 << 31, ALL_ONES)),
 ]
 
 
@@ -393,6 +394,33 @@ def tensor_cases() -> Iterator[tuple[int, bytes, str]]:
             yield from ((at + place, u32(offset), label) for offset in offsets)
             yield at + place, u32(offsets[0]), field
         yield at + 28, u32(1), label + "reserved"
+
+
+# The same for the vocabulary of byte-level BPE: 276 tokens, 17 merges.
+BPE_TOKN = next(section for section in Image(BPE).sections if section.name == "TOKN")
+BPE_AT, BPE_SIZE = BPE_TOKN.offset, BPE_TOKN.size
+BPE_TABLES = [("merges", 68, 8), ("merge_starts", 76, 4), ("specials", 56, 4)]
+BPE_CASES = [
+    *((BPE_AT + 64, u32(split), f"split: pattern {split} needs") for split in (0, 5, ALL_ONES)),
+    *((BPE_AT + 20, u32(flags), f"flags: {flags} needs") for flags in (2, 4, 8, 32, 1 << 31)),
+    *((BPE_AT + 72, u32(n), "merges: ") for n in (BPE_SIZE // 8, 1 << 29, ALL_ONES)),
+    *(
+        (BPE_AT + at, u32(offset), f"{field}: ")
+        for field, at, width in BPE_TABLES
+        for offset in (BPE_SIZE - 3, 97, 98, 96 + width // 2, 1 << 31, ALL_ONES - 7, ALL_ONES)
+        if offset % width or offset > BPE_SIZE - 8
+    ),
+    (BPE_AT + 36, u32(96), "ranks: must be 0"),
+    (BPE_AT + 80, b"\1", "section TOKN: reserved"),
+    (BPE_AT + 95, b"\1", "section TOKN: reserved"),
+]
+
+
+@pytest.mark.parametrize("case", BPE_CASES, ids=lambda case: case[2])
+def test_fields_of_bpe(harness: Harness, case: tuple[int, bytes, str]) -> None:
+    at, patch, words = case
+    for verify in (False, True):
+        harness.refuses(patched(BPE, at, patch), words, verify=verify)
 
 
 FIELD_CASES = [*CONF_CASES, *TOKN_CASES, *tensor_cases()]
@@ -444,29 +472,37 @@ def test_data_of_one_byte(harness: Harness, name: str, byte: int) -> None:
         harness.runs(bytes(data), verify=False, prompt="the hen and then", cache=cache, token=5)
 
 
-def tables() -> dict[str, tuple[int, int]]:
+def tables(image: bytes) -> dict[str, tuple[int, int]]:
     """Where the tables of TOKN are: (offset in the image, bytes)."""
-    counts = {"pieces": 321, "piece_offsets": 4 * 289, "ranks": 4 * 288, "types": 288}
-    counts |= {"sorted": 4 * struct.unpack_from("<I", GOOD, TOKN + 48)[0], "byte_ids": 4 * 256}
-    return {
-        field: (TOKN + struct.unpack_from("<I", GOOD, TOKN + at)[0], counts[field])
-        for field, at, _ in TABLES
-    }
+    start = next(section.offset for section in Image(image).sections if section.name == "TOKN")
+    head = struct.unpack_from("<20I", image, start)
+    n = head[1]
+    sizes = {"pieces": head[7], "piece_offsets": 4 * (n + 1), "ranks": 4 * n, "types": n}
+    sizes |= {"sorted": 4 * head[12], "specials": 4 * head[15], "byte_ids": 4 * 256}
+    sizes |= {"merges": 8 * head[18], "merge_starts": 4 * (n + 1)}
+    fields = TABLES if head[0] == 1 else [t for t in TABLES if t[0] != "ranks"] + BPE_TABLES
+    return {field: (start + head[at // 4], sizes[field]) for field, at, _ in fields}
 
 
-@pytest.mark.parametrize("field", tables())
+@pytest.mark.parametrize(
+    ("image", "field"),
+    [(image, field) for image in (GOOD, BPE) for field in tables(image)],
+    ids=lambda value: value if isinstance(value, str) else "bpe" if value == BPE else "good",
+)
 @pytest.mark.parametrize("seed", range(12))
-def test_tokenizer_tables_of_nonsense(harness: Harness, field: str, seed: int) -> None:
+def test_tokenizer_tables_of_nonsense(
+    harness: Harness, image: bytes, field: str, seed: int
+) -> None:
     """Pieces and ids are bounded when they are used: tokens of the vocabulary come out."""
-    at, size = tables()[field]
+    at, size = tables(image)[field]
     rng = np.random.default_rng(seed)
     high = [2, 400, 1 << 16, 1 << 32][seed % 4]
     content = rng.integers(0, high, size, np.uint32).astype("<u4").tobytes()[:size]
     content = [bytes(size), b"\xff" * size, b"\x80" * size, content][min(seed, 3)]
-    data = bytearray(GOOD)
+    data = bytearray(image)
     data[at : at + size] = content
-    for prompt in ("the then  hen", "é€語😀\0", "a" * 60):
-        step, status, message = harness(bytes(data), prompt, verify=False)
+    for prompt in ("the then  hen", "é€語😀\0", "a" * 60, "<|end|><tab>the"):
+        step, status, message = harness(bytes(data), prompt, verify=False, special=True)
         # All bytes of the prompt may be tokens, and then it is longer than the context.
         assert step == "ok" or (step, status) == ("eval", CONTEXT), message
 

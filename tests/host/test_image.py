@@ -24,7 +24,7 @@ from edge_llm.image import (
 )
 from edge_llm.quantize import rtn
 from edge_llm.tiles import ACCUMULATOR_LIMIT, Planes, Quantized, accumulator, pack, unpack
-from edge_llm.tokenizer import Tokenizer, TokenType
+from edge_llm.tokenizer import Kind, Split, Tokenizer, TokenType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +39,11 @@ EXPECTED = json.loads((VECTORS / "expected.json").read_text())
 
 def vector(name: str) -> bytes:
     return (VECTORS / f"{name}.llm").read_bytes()
+
+
+def vocabulary(name: str) -> Tokenizer:
+    (kind,) = (row[-1] for row in make.IMAGES if row[0] == name)
+    return make.VOCABULARIES[kind]()
 
 
 # ------------------------------------------------------------------------------------- planes
@@ -249,12 +254,17 @@ def test_python_reads_the_vectors(name: str) -> None:
         assert values.shape == (tensor["rows"], tensor["cols"])
         for row, col, value in tensor["values"]:
             assert float(values[row, col]) == float.fromhex(value)
-    got, made = image.tokenizer, make.tokenizer()
-    assert got.pieces == made.pieces
+    got, made = image.tokenizer, vocabulary(name)
+    assert got.kind == made.kind and got.pieces == made.pieces
     np.testing.assert_array_equal(got.ranks, made.ranks)
     np.testing.assert_array_equal(got.types, made.types)
-    assert (got.bos_id, got.eos_id, got.unk_id) == (1, 2, 0)
-    assert got.byte_fallback and got.add_bos and got.add_space_prefix and got.cut_at_spaces
+    assert (got.bos_id, got.eos_id, got.unk_id) == (made.bos_id, made.eos_id, made.unk_id)
+    if got.kind == Kind.BPE:
+        np.testing.assert_array_equal(got.merges, made.merges)
+        assert got.split == Split.LLAMA3
+        assert not (got.ignore_merges or got.add_bos or got.add_space_prefix)
+    else:
+        assert got.byte_fallback and got.add_bos and got.add_space_prefix and got.cut_at_spaces
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -270,10 +280,12 @@ def test_the_engine_reads_the_vectors(name: str) -> None:
     for field in ("head_dim", "context", "tied", "rope_theta"):
         assert config[field] == want["config"][field]
     assert config["norm_eps"].hex() == want["config"]["norm_eps"]
-    for text, ids in want["encode"]:
-        assert model.encode(text) == ids
-    for token, piece in enumerate(make.tokenizer().pieces):
-        assert model.piece(token) == (b"" if token in (1, 2) else piece) or token == 0
+    for text, special, ids in want["encode"]:
+        assert model.encode(text, special=special) == ids
+    made = vocabulary(name)
+    for token, (piece, kind) in enumerate(zip(made.pieces, made.types, strict=True)):
+        if kind != TokenType.UNKNOWN:
+            assert model.piece(token) == (b"" if kind == TokenType.CONTROL else piece)
     assert model.memory()["image"] == want["size"]
 
 
@@ -485,7 +497,7 @@ def deep_cases() -> list[tuple[str, int, bytes]]:
         ("gap", len(vector("tiny-int4")) - 1, b"\1"),
         ("piece_offsets", field["piece_offsets"] + 4, b"\xff\xff\0\0"),
         ("piece_offsets", field["piece_offsets"] + 4 * 288, b"\xff\xff\xff\0"),
-        ("types", field["types"] + 5, b"\5"),
+        ("types", field["types"] + 5, b"\6"),
         ("types", field["types"] + 280, b"\0"),
         ("pieces", field["types"] + 287, b"\4"),  # a byte token of four bytes
         ("sorted", field["sorted"], struct.pack("<I", 5)),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -22,15 +23,16 @@ import numpy as np
 from edge_llm.image import Config, Dtype, Image, Tensor, crc32c, directory, rope_phase, write_image
 from edge_llm.quantize import rtn
 from edge_llm.tiles import pack
-from edge_llm.tokenizer import Tokenizer, TokenType
+from edge_llm.tokenizer import Kind, Tokenizer, TokenType, alphabet, from_bpe
 
 HERE = Path(__file__).parent
 
-# (name, matrices, embedding and head, tied, RoPE pairs)
+# (name, matrices, embedding and head, tied, RoPE pairs, vocabulary)
 IMAGES = (
-    ("tiny-f32", Dtype.F32, Dtype.F32, True, 1),
-    ("tiny-int8", Dtype.INT8, Dtype.INT8, False, 2),
-    ("tiny-int4", Dtype.INT4, Dtype.INT8, True, 1),
+    ("tiny-f32", Dtype.F32, Dtype.F32, True, 1, "sentencepiece"),
+    ("tiny-int8", Dtype.INT8, Dtype.INT8, False, 2, "sentencepiece"),
+    ("tiny-int4", Dtype.INT4, Dtype.INT8, True, 1, "sentencepiece"),
+    ("tiny-bpe", Dtype.INT4, Dtype.INT8, True, 2, "bpe"),
 )
 
 # Normal pieces and their ranks. "on" and "in" tie; "ab" is there twice; "the" needs two merges.
@@ -48,6 +50,29 @@ TEXTS = [
     "é€語😀",
     "zoo\n",
     "a\u2581the",
+]
+
+# Byte-level BPE. "Ġ" is a space, "Ċ" a line break, "Ã©" an é.
+MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ i", "a b", "ab ab", "1 2", "12 3", "' s", "Ċ Ċ", "Ã ©"]
+MERGES += ["Ġi n", "Ġ Ġ", "! !", "e r", "h er"]
+# Loose tokens: found in the text's place, or only when their names are looked for.
+SPECIALS = [("<|end|>", TokenType.CONTROL), ("<|endless|>", TokenType.CONTROL)]
+SPECIALS += [("<tab>", TokenType.USER)]
+# What the pattern llama3 is where \p{L} is [^\W\d_] and \p{N} is \d.
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|(?:[^\w\r\n]|_)?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+BPE_TEXTS = [
+    "",
+    "the",
+    " the hen in the inn",
+    "THE'S they're he'll 'S",
+    "1234567 12",
+    "  a \n\n  \n b\t\tc  ",
+    "!!\r\n\r\n (ab)abab",
+    "é€語😀",
+    "<|end|><|end|<|endless|> <tab>the",
 ]
 
 
@@ -82,6 +107,42 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
+def bpe_tokenizer() -> Tokenizer:
+    """276 tokens: 256 bytes, 17 that merges make, three special ones."""
+    tokens = [*alphabet(), *(merge.replace(" ", "") for merge in MERGES)]
+    types = [TokenType.NORMAL] * len(tokens) + [kind for _, kind in SPECIALS]
+    tokens += [name for name, _ in SPECIALS]
+    return from_bpe(tokens, MERGES, types, "llama3", bos_id=273, eos_id=273)
+
+
+def encode_bpe(tokenizer: Tokenizer, text: str, special: bool) -> list[int]:
+    """The same for byte-level BPE: special tokens, then the split, then merges."""
+    names = [name for name, kind in SPECIALS if special or kind == TokenType.USER]
+    parts = re.split("(" + "|".join(sorted(map(re.escape, names), reverse=True)) + ")", text)
+    ids: list[int] = []
+    for i, part in enumerate(parts):
+        if i % 2:
+            ids.append(tokenizer.pieces.index(part.encode()))
+            continue
+        for word in re.findall(LLAMA3, part):
+            ids += merged(tokenizer, [tokenizer.pieces.index(bytes([b])) for b in word.encode()])
+    return ids
+
+
+def merged(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """Ids after each merge in turn, from left to right: none makes an earlier one possible."""
+    for left, right, joined in tokenizer.merges.tolist():
+        at = 0
+        while at + 1 < len(ids):
+            if ids[at : at + 2] == [left, right]:
+                ids[at : at + 2] = [joined]
+            at += 1
+    return ids
+
+
+VOCABULARIES = {"sentencepiece": tokenizer, "bpe": bpe_tokenizer}
+
+
 def weights(tensor: Tensor) -> np.ndarray:
     """float32 [rows, cols] that follow from the tensor's name: -1 to 1, in steps of 2^-15."""
     count = tensor.rows * tensor.cols
@@ -106,8 +167,9 @@ def planes(tensor: Tensor) -> tuple[np.ndarray, ...]:
 def build(folder: Path) -> None:
     """Write all vectors to a folder."""
     expected = {}
-    for name, matrix, head, tied, rope in IMAGES:
-        config = Config(288, 16, 44, 2, 4, 2, 6, 64, rope=rope, tied=tied)
+    for name, matrix, head, tied, rope, vocabulary in IMAGES:
+        made = VOCABULARIES[vocabulary]()
+        config = Config(len(made.pieces), 16, 44, 2, 4, 2, 6, 64, rope=rope, tied=tied)
 
         def dtype(
             role: str, layer: int | None, head: Dtype = head, matrix: Dtype = matrix
@@ -116,7 +178,7 @@ def build(folder: Path) -> None:
 
         path = folder / f"{name}.llm"
         card = {"name": name, "licence": "MIT", "origin": "tests/vectors/make.py"}
-        write_image(path, config, tokenizer(), card, directory(config, dtype), planes)
+        write_image(path, config, made, card, directory(config, dtype), planes)
         expected[name] = describe(path)
     _write_json(folder / "expected.json", expected)
     _write_json(folder / "damaged.json", damaged((folder / "tiny-int4.llm").read_bytes()))
@@ -125,7 +187,7 @@ def build(folder: Path) -> None:
 def describe(path: Path) -> dict[str, Any]:
     """What a reader must find in an image. Floats are written in hexadecimal, exactly."""
     image = Image.open(path)
-    vocabulary = tokenizer()
+    vocabulary = image.tokenizer
     tensors = []
     for tensor in image.tensors:
         values = image.values(tensor)
@@ -147,8 +209,19 @@ def describe(path: Path) -> dict[str, Any]:
         "sha256": image.section("HASH").tobytes().hex(),
         "config": {**vars(image.config), "norm_eps": float(np.float32(1e-5)).hex()},
         "tensors": tensors,
-        "encode": [[text, encode(vocabulary, text)] for text in TEXTS],
+        "encode": encodings(vocabulary),
     }
+
+
+def encodings(vocabulary: Tokenizer) -> list[list[Any]]:
+    """Texts, whether names of control tokens count, and the ids."""
+    if vocabulary.kind == Kind.SENTENCEPIECE:
+        return [[text, False, encode(vocabulary, text)] for text in TEXTS]
+    return [
+        [text, special, encode_bpe(vocabulary, text, special)]
+        for text in BPE_TEXTS
+        for special in (False, True)
+    ]
 
 
 def damaged(image: bytes) -> list[dict[str, Any]]:
@@ -234,7 +307,7 @@ def damaged(image: bytes) -> list[dict[str, Any]]:
     case("reserved", "in CONF", conf + 127, 1, "<B")
     case("TDIR", "too small for the layers", conf + 12, 3)
     case("TDIR", "too small for a head of its own", conf + 44, 0)
-    case("kind", "of tokenizer", tokn, 2)
+    case("kind", "of tokenizer", tokn, 9)
     case("n_tokens", "another vocabulary", tokn + 4, 287)
     for i, name in enumerate(("bos_id", "eos_id", "unk_id")):
         case(name, "past the end", tokn + 8 + 4 * i, 288)
@@ -243,11 +316,17 @@ def damaged(image: bytes) -> list[dict[str, Any]]:
     case("n_sorted", "above n_tokens", tokn + 48, 289)
     case("pieces", "past the end", tokn + 24, sections["TOKN"][2])
     case("pieces", "size past the end", tokn + 28, 2**32 - 1)
-    for i, name in ((32, "piece_offsets"), (36, "ranks"), (44, "sorted"), (52, "byte_ids")):
+    for i, name in (
+        (32, "piece_offsets"),
+        (36, "ranks"),
+        (44, "sorted"),
+        (52, "byte_ids"),
+        (56, "specials"),
+    ):
         case(name, "misaligned", tokn + i, 66)
         case(name, "past the end", tokn + i, 2**32 - 4)
     case("types", "past the end", tokn + 40, 2**32 - 1)
-    case("reserved", "in TOKN", tokn + 63, 1, "<B")
+    case("n_specials", "above n_tokens", tokn + 60, 289)
     norm, matrix = tdir, tdir + 32
     case("attn_norm", "dtype of a matrix", norm + 4, 2, "<B")
     case("attn_norm", "scales", norm + 20, 64)

@@ -25,6 +25,7 @@ from .convert import DTYPES, convert
 from .image import Dtype, Image, Tensor
 from .importers import open_model
 from .romfs import read_romfs, write_romfs
+from .tokenizer import Kind
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -292,6 +293,13 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _report(image: Image) -> dict[str, Any]:
     tokenizer = image.tokenizer
+    bpe = {}
+    if tokenizer.kind == Kind.BPE:
+        bpe = {
+            "split": tokenizer.split.name.lower(),
+            "n_merges": len(tokenizer.merges),
+            "ignore_merges": tokenizer.ignore_merges,
+        }
     config = image.config
     return {
         "total_size": image.total_size,
@@ -302,6 +310,7 @@ def _report(image: Image) -> dict[str, Any]:
             "rope": {1: "neighbours", 2: "halves"}[config.rope],
         },
         "tokenizer": {
+            "kind": tokenizer.kind.name.lower(),
             "n_tokens": len(tokenizer.pieces),
             "n_sorted": len(tokenizer.sorted_ids),
             "longest_piece": max(map(len, tokenizer.pieces)),
@@ -312,6 +321,7 @@ def _report(image: Image) -> dict[str, Any]:
             "add_space_prefix": tokenizer.add_space_prefix,
             "byte_fallback": tokenizer.byte_fallback,
             "cut_at_spaces": tokenizer.cut_at_spaces,
+            **bpe,
         },
         "sections": {
             section.name: {

@@ -288,11 +288,10 @@ class Model(_Tokens):
             "logits": plan.logits,
             "tokens": plan.tokens,
         }
-        tables = 4 * (2 * tokenizer.n_tokens + 1 + tokenizer.n_sorted + 256) + tokenizer.n_tokens
         return {
             "image": model.image.size,
             "weights": model.image.tensor_data_size,
-            "tokenizer": tables + tokenizer.pieces_size,
+            "tokenizer": tokenizer.size,
             **ram,
             "ram": ram["object"] + plan.total,
             "kv_used": (kv.n_units[0] - kv.n_free[0]) * kv.unit_size,
@@ -310,12 +309,12 @@ class Model(_Tokens):
     def verify(self) -> None:
         _call(lib.llm_image_verify, ffi.addressof(self._open(), "image"))
 
-    def encode(self, text: Any, bos: bool | None = None) -> list[int]:
+    def encode(self, text: Any, bos: bool | None = None, special: bool = False) -> list[int]:
         model = self._open()
         tokenizer = ffi.addressof(model.image, "tokenizer")
         content = ffi.from_buffer("char[]", text.encode() if isinstance(text, str) else text)
         size = len(content)
-        scratch_size = lib.llm_encode_scratch(tokenizer, content, size)
+        scratch_size = lib.llm_encode_scratch(tokenizer, content, size, bool(special))
         scratch = _allocate(scratch_size)
         capacity = size + 2
         ids = ffi.new("uint32_t[]", capacity)
@@ -327,6 +326,7 @@ class Model(_Tokens):
             content,
             size,
             bos,
+            bool(special),
             ids,
             capacity,
             n,

@@ -283,15 +283,12 @@ static MP_DEFINE_CONST_FUN_OBJ_1(model_config_obj, model_config);
 
 static mp_obj_t model_memory(mp_obj_t self_in) {
     const llm_model_t *model = &llm_model_get(self_in)->model;
-    const llm_tokenizer_t *t = &model->image.tokenizer;
     const llm_plan_t *plan = &model->plan;
     const llm_kv_t *kv = &model->kv;
-    // Pieces and types are bytes; offsets, ranks, sorted and byte_ids are u32.
-    size_t tokenizer = t->pieces_size + t->n_tokens + sizeof(uint32_t) * (2 * t->n_tokens + 1 + t->n_sorted + 256);
     mp_obj_t dict = new_dict(14);
     store_uint(dict, MP_QSTR_image, model->image.size);
     store_uint(dict, MP_QSTR_weights, model->image.tensor_data_size);
-    store_uint(dict, MP_QSTR_tokenizer, tokenizer);
+    store_uint(dict, MP_QSTR_tokenizer, model->image.tokenizer.size);
     store_uint(dict, MP_QSTR_object, sizeof(llm_model_obj_t));
     store_uint(dict, MP_QSTR_tensors, plan->tensors);
     store_uint(dict, MP_QSTR_sequences, plan->sequence_tables);
@@ -340,11 +337,13 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
         ARG_self,
         ARG_text,
         ARG_bos,
+        ARG_special,
     };
     static const mp_arg_t allowed[] = {
         {MP_QSTR_self, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
         {MP_QSTR_text, MP_ARG_REQUIRED | MP_ARG_OBJ, {.u_obj = MP_OBJ_NULL}},
         {MP_QSTR_bos, MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
+        {MP_QSTR_special, MP_ARG_OBJ, {.u_rom_obj = MP_ROM_FALSE}},
     };
     mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
     mp_arg_parse_all(n_args, pos_args, kw_args, MP_ARRAY_SIZE(allowed), allowed, args);
@@ -357,7 +356,8 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
 
     // In memory of the model's that is free between two calls, if that is enough.
     size_t max_tokens = text.len + 2;
-    size_t scratch_size = llm_encode_scratch(tokenizer, text.buf, text.len);
+    bool special = mp_obj_is_true(args[ARG_special].u_obj);
+    size_t scratch_size = llm_encode_scratch(tokenizer, text.buf, text.len, special);
     size_t tokens_size = (max_tokens * sizeof(uint32_t) + LLM_ALIGNMENT - 1) & ~(size_t)(LLM_ALIGNMENT - 1);
     size_t own_size;
     byte *own = llm_model_scratch(model, &own_size);
@@ -369,7 +369,7 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
     uint32_t *tokens = (uint32_t *)memory;
     size_t n;
     llm_error_t error;
-    llm_status_t status = llm_encode(tokenizer, text.buf, text.len, bos, tokens, max_tokens, &n, memory + tokens_size, scratch_size, &error);
+    llm_status_t status = llm_encode(tokenizer, text.buf, text.len, bos, special, tokens, max_tokens, &n, memory + tokens_size, scratch_size, &error);
     mp_obj_list_t *list = NULL;
     if (status == LLM_OK) {
         list = MP_OBJ_TO_PTR(mp_obj_new_list(n, NULL));

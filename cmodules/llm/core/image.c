@@ -11,6 +11,7 @@
 #define MAX_SECTIONS 16
 #define CONFIG_SIZE 128
 #define TOKENIZER_SIZE 64
+#define BPE_SIZE 96 // of the header with what BPE has more
 #define TENSOR_SIZE 32
 #define HASH_SIZE 32
 #define MAX_VOCAB (1u << 20)
@@ -289,14 +290,54 @@ static llm_status_t read_special_id(int32_t *id, const uint8_t *p, uint32_t n_to
     return LLM_OK;
 }
 
+// Bits of the tokenizer's flags.
+enum {
+    ADD_BOS = 1,
+    ADD_SPACE_PREFIX = 2,
+    BYTE_FALLBACK = 4,
+    CUT_AT_SPACES = 8,
+    IGNORE_MERGES = 16,
+    SENTENCEPIECE_FLAGS = ADD_BOS | ADD_SPACE_PREFIX | BYTE_FALLBACK | CUT_AT_SPACES,
+    BPE_FLAGS = ADD_BOS | IGNORE_MERGES,
+};
+
+// What only byte-level BPE has.
+static llm_status_t read_bpe(llm_tokenizer_t *t, const section_t *section, llm_error_t *error) {
+    const uint8_t *p = section->data;
+    if (section->size < BPE_SIZE) {
+        return bad(error, "section TOKN: size: is {}, must be at least {}", section->size, BPE_SIZE);
+    }
+    uint32_t split = read_u32(p + 64);
+    if (split < LLM_SPLIT_GPT2 || split > LLM_SPLIT_SMOLLM) {
+        return bad(error, "split: pattern {} needs a later version of this firmware", split, 0);
+    }
+    t->split = (llm_split_t)split;
+    if (read_u32(p + 36) != 0) {
+        return bad(error, "ranks: must be 0 for BPE, whose merges have them", 0, 0);
+    }
+    if (!all_zero(p + 80, BPE_SIZE - 80)) {
+        return bad(error, "section TOKN: reserved bytes are not zero (a later version's?)", 0, 0);
+    }
+    t->n_merges = read_u32(p + 72);
+    if ((t->merges = table(section, 68, t->n_merges, 8)) == NULL) {
+        return bad(error, "merges: {} at {} leave the section TOKN, or that is no multiple of 8", t->n_merges, read_u32(p + 68));
+    }
+    if ((t->merge_starts = table(section, 76, (uint64_t)t->n_tokens + 1, 4)) == NULL) {
+        return bad(error, "merge_starts: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 76), 0);
+    }
+    return LLM_OK;
+}
+
 static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section, uint32_t vocab_size, llm_error_t *error) {
     const uint8_t *p = section->data;
     if (section->size < TOKENIZER_SIZE) {
         return bad(error, "section TOKN: size: is {}, must be at least {}", section->size, TOKENIZER_SIZE);
     }
-    if (read_u32(p) != 1) {
+    if (read_u32(p) != LLM_TOKENIZER_SENTENCEPIECE && read_u32(p) != LLM_TOKENIZER_BPE) {
         return bad(error, "section TOKN: kind: {} needs a later version of this firmware", read_u32(p), 0);
     }
+    t->kind = (llm_tokenizer_kind_t)read_u32(p);
+    t->size = section->size;
     t->n_tokens = read_u32(p + 4);
     if (t->n_tokens != vocab_size) {
         return bad(error, "n_tokens: the tokenizer has {} tokens but vocab_size is {}", t->n_tokens, vocab_size);
@@ -308,16 +349,14 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
         return status;
     }
     uint32_t flags = read_u32(p + 20);
-    if (flags > 15) {
+    if ((flags & ~(t->kind == LLM_TOKENIZER_BPE ? BPE_FLAGS : SENTENCEPIECE_FLAGS)) != 0) {
         return bad(error, "section TOKN: flags: {} needs a later version of this firmware", flags, 0);
     }
-    t->add_bos = (flags & 1) != 0;
-    t->add_space_prefix = (flags & 2) != 0;
-    t->byte_fallback = (flags & 4) != 0;
-    t->cut_at_spaces = (flags & 8) != 0;
-    if (!all_zero(p + 56, 8)) {
-        return bad(error, "section TOKN: reserved bytes are not zero (a later version's?)", 0, 0);
-    }
+    t->add_bos = (flags & ADD_BOS) != 0;
+    t->add_space_prefix = (flags & ADD_SPACE_PREFIX) != 0;
+    t->byte_fallback = (flags & BYTE_FALLBACK) != 0;
+    t->cut_at_spaces = (flags & CUT_AT_SPACES) != 0;
+    t->ignore_merges = (flags & IGNORE_MERGES) != 0;
     t->pieces_size = read_u32(p + 28);
     t->n_sorted = read_u32(p + 48);
     if (t->n_sorted > t->n_tokens) {
@@ -329,9 +368,6 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
     if ((t->piece_offsets = table(section, 32, (uint64_t)t->n_tokens + 1, 4)) == NULL) {
         return bad(error, "piece_offsets: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 32), 0);
     }
-    if ((t->ranks = table(section, 36, t->n_tokens, 4)) == NULL) {
-        return bad(error, "ranks: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 36), 0);
-    }
     if ((t->types = table(section, 40, t->n_tokens, 1)) == NULL) {
         return bad(error, "types: {} leaves the section TOKN", read_u32(p + 40), 0);
     }
@@ -340,6 +376,19 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
     }
     if ((t->byte_ids = table(section, 52, 256, 4)) == NULL) {
         return bad(error, "byte_ids: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 52), 0);
+    }
+    t->n_specials = read_u32(p + 60);
+    if (t->n_specials > t->n_tokens) {
+        return bad(error, "n_specials: {} is above n_tokens {}", t->n_specials, t->n_tokens);
+    }
+    if ((t->specials = table(section, 56, t->n_specials, 4)) == NULL) {
+        return bad(error, "specials: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 56), 0);
+    }
+    if (t->kind == LLM_TOKENIZER_BPE) {
+        return read_bpe(t, section, error);
+    }
+    if ((t->ranks = table(section, 36, t->n_tokens, 4)) == NULL) {
+        return bad(error, "ranks: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 36), 0);
     }
     return LLM_OK;
 }

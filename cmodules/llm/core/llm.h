@@ -58,24 +58,46 @@ typedef struct {
     bool tied; // the head is the token embedding
 } llm_config_t;
 
+typedef enum {
+    LLM_TOKENIZER_SENTENCEPIECE = 1, // byte pairs of characters, joined where the result is a piece
+    LLM_TOKENIZER_BPE = 2, // byte pairs of bytes, joined where a table of merges says so
+} llm_tokenizer_kind_t;
+
+// How byte-level BPE cuts text before it merges, by the models that began it. docs/image-format.md has the patterns.
+typedef enum {
+    LLM_SPLIT_GPT2 = 1,
+    LLM_SPLIT_LLAMA3 = 2,
+    LLM_SPLIT_QWEN2 = 3,
+    LLM_SPLIT_SMOLLM = 4,
+} llm_split_t;
+
 // The tokenizer's tables; pointers into the image. Entries are bounded when they are used.
 typedef struct {
+    llm_tokenizer_kind_t kind; // which of the tables it has
+    uint32_t size; // bytes of the section, tables and pieces
     uint32_t n_tokens; // equals vocab_size
-    uint32_t n_sorted; // normal pieces, at most n_tokens
+    uint32_t n_sorted; // pieces that can be looked up, at most n_tokens
+    uint32_t n_specials; // tokens that text can name, at most n_tokens
+    uint32_t n_merges; // BPE: entries of merges
     int32_t bos_id; // begin of text, -1 if there is none
     int32_t eos_id; // end of text, -1 if there is none
     int32_t unk_id; // unknown, -1 if there is none
     bool add_bos; // a prompt begins with bos_id
     bool add_space_prefix; // a space is put before text, and dropped again when decoding
-    bool byte_fallback; // a character without a piece becomes byte tokens
-    bool cut_at_spaces; // no piece has a space after another character
+    bool byte_fallback; // SentencePiece: a character without a piece becomes byte tokens
+    bool cut_at_spaces; // SentencePiece: no piece has a space after another character
+    bool ignore_merges; // BPE: what a split gives is not merged if it is a piece already
+    llm_split_t split; // BPE: where text is cut
     uint32_t pieces_size; // bytes of all pieces
     const uint8_t *pieces; // [pieces_size]
     const uint32_t *piece_offsets; // [n_tokens + 1] into pieces
-    const uint32_t *ranks; // [n_tokens] merge priority, lowest first
+    const uint32_t *ranks; // SentencePiece: [n_tokens] merge priority, lowest first
     const uint8_t *types; // [n_tokens] llm_piece_type_t
     const uint32_t *sorted; // [n_sorted] ids in ascending order of their bytes
+    const uint32_t *specials; // [n_specials] ids in ascending order of their bytes
     const uint32_t *byte_ids; // [256] token of each byte, 0xFFFFFFFF if there is none
+    const uint32_t *merge_starts; // BPE: [n_tokens + 1] where in merges those with this token on the left begin
+    const uint64_t *merges; // BPE: [n_merges] right token << 44 | joined token << 24 | rank, ascending for each left token
 } llm_tokenizer_t;
 
 typedef struct {
@@ -323,17 +345,21 @@ typedef enum {
     LLM_PIECE_UNKNOWN = 2,
     LLM_PIECE_CONTROL = 3,
     LLM_PIECE_BYTE = 4,
+    LLM_PIECE_USER = 5, // text that is always this one token
 } llm_piece_type_t;
 
 // Bytes of scratch that llm_encode needs for `text`: 37 for each byte of the longest run that is merged as one (a
-// word with the spaces before it when the tokenizer can cut at spaces, else the whole text), and a few more.
-size_t llm_encode_scratch(const llm_tokenizer_t *tokenizer, const char *text, size_t size);
+// word with the spaces before it where the tokenizer can cut there, else the whole text), and a few more. Nothing for what is not UTF-8,
+// which llm_encode refuses.
+size_t llm_encode_scratch(const llm_tokenizer_t *tokenizer, const char *text, size_t size, bool special);
 
 // Encodes `size` bytes of UTF-8 into at most `max_tokens` ids and sets `*n_tokens` to their number (at most size + 1,
-// plus 1 for `bos`). `bos` puts bos_id first, if there is one. `scratch` is 4-byte aligned. Time n log n in the longest run.
+// plus 1 for `bos`). `bos` puts bos_id first, if there is one. `special`: where the text has the name of a control token ("<|im_end|>"),
+// that is the token; else it is text like any other, which is what text from outside should be. `scratch` is 4-byte aligned. Time n
+// log n in the longest run.
 // LLM_ERROR_UTF8 names the offset of the first bad byte; LLM_ERROR_MEMORY if the scratch or LLM_ERROR_VALUE if
 // `max_tokens` is too small.
-llm_status_t llm_encode(const llm_tokenizer_t *tokenizer, const char *text, size_t size, bool bos, uint32_t *tokens, size_t max_tokens, size_t *n_tokens, void *scratch, size_t scratch_size, llm_error_t *error);
+llm_status_t llm_encode(const llm_tokenizer_t *tokenizer, const char *text, size_t size, bool bos, bool special, uint32_t *tokens, size_t max_tokens, size_t *n_tokens, void *scratch, size_t scratch_size, llm_error_t *error);
 
 // The bytes of a token as they appear in text (not NUL-terminated, in the image; nothing for control tokens, one byte
 // for a byte token). Sets `*size`; an id past the end has none.

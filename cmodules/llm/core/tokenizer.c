@@ -1,40 +1,19 @@
-// SentencePiece BPE with byte fallback (Kudo and Richardson, 2018), over tables that stay in the image.
+// From text to ids and back, over tables that stay in the image.
 //
-// Text is merged in runs: a word with the spaces before it where no piece goes on past a space, else all of it. In a run,
-// a symbol is a span of bytes that starts at its index; neighbours that could be joined wait in a heap, lowest rank first,
-// then leftmost. A run of n bytes costs n log n steps and 37 n bytes of scratch.
+// The names of special tokens part the text into stretches. A stretch is taken in runs that are encoded by themselves (merge.c). With
+// SentencePiece (Kudo and Richardson, 2018) that is a word with the spaces before it where no piece goes on past a space, else all of
+// it; with byte-level BPE it is what the split pattern says (split.c).
 #include <string.h>
 
-#include "llm.h"
+#include "split.h"
+#include "tokenizer.h"
 
-#define NONE 0xFFFFFFFFu
-
-typedef struct {
-    uint32_t size; // bytes, 0 if the symbol was joined to the one before it
-    uint32_t previous; // index of the symbol before, NONE at the start
-    uint32_t next; // index of the symbol after, NONE at the end
-} symbol_t;
-
-// A pair of neighbours whose bytes are a piece. Stale when either has changed since: its size tells.
-typedef struct {
-    uint32_t rank; // of the piece
-    uint32_t left; // index of the first symbol
-    uint32_t size; // bytes of both
-} pair_t;
-
-typedef struct {
-    const llm_tokenizer_t *tokenizer;
-    symbol_t *symbols; // [size]
-    pair_t *heap; // [2 * size]
-    uint32_t n_heap; // pairs in it
-    uint8_t *text; // [size] with spaces as the pieces have them
-    uint32_t size; // bytes of the run
-} run_t;
+// Names of special tokens that are longer are not looked for in text.
+#define MAX_NAME 255
 
 // ---------------------------------------------------------------------------- pieces
 
-// The bytes of piece `id`; nothing if the image's tables are wrong.
-static const uint8_t *piece_bytes(const llm_tokenizer_t *t, uint32_t id, uint32_t *size) {
+const uint8_t *llm_piece_bytes(const llm_tokenizer_t *t, uint32_t id, uint32_t *size) {
     *size = 0;
     if (id >= t->n_tokens) {
         return t->pieces;
@@ -49,7 +28,7 @@ static const uint8_t *piece_bytes(const llm_tokenizer_t *t, uint32_t id, uint32_
 }
 
 const uint8_t *llm_piece(const llm_tokenizer_t *t, uint32_t id, uint32_t *size) {
-    const uint8_t *bytes = piece_bytes(t, id, size);
+    const uint8_t *bytes = llm_piece_bytes(t, id, size);
     if (id < t->n_tokens && t->types[id] == LLM_PIECE_CONTROL) {
         *size = 0;
     }
@@ -61,15 +40,15 @@ const uint8_t *llm_piece(const llm_tokenizer_t *t, uint32_t id, uint32_t *size) 
     return bytes;
 }
 
-// The id of the normal piece with these bytes, NONE if there is none. Binary search.
-static uint32_t find_piece(const llm_tokenizer_t *t, const uint8_t *bytes, uint32_t size) {
+// Binary search.
+uint32_t llm_find_piece(const llm_tokenizer_t *t, const uint8_t *bytes, uint32_t size) {
     uint32_t low = 0;
     uint32_t high = t->n_sorted;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         uint32_t id = t->sorted[middle];
         uint32_t piece_size;
-        const uint8_t *piece = piece_bytes(t, id, &piece_size);
+        const uint8_t *piece = llm_piece_bytes(t, id, &piece_size);
         int order = memcmp(bytes, piece, size < piece_size ? size : piece_size);
         if (order == 0 && size == piece_size) {
             return id;
@@ -80,154 +59,130 @@ static uint32_t find_piece(const llm_tokenizer_t *t, const uint8_t *bytes, uint3
             low = middle + 1;
         }
     }
-    return NONE;
+    return LLM_NO_TOKEN;
 }
 
-// ---------------------------------------------------------------------------- the heap
+// ---------------------------------------------------------------------------- special tokens
 
-static bool before(const pair_t *a, const pair_t *b) {
-    return a->rank != b->rank ? a->rank < b->rank : a->left < b->left;
-}
-
-static void heap_push(run_t *run, pair_t pair) {
-    uint32_t at = run->n_heap++;
-    while (at > 0 && before(&pair, &run->heap[(at - 1) / 2])) {
-        run->heap[at] = run->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    run->heap[at] = pair;
-}
-
-static pair_t heap_pop(run_t *run) {
-    pair_t top = run->heap[0];
-    pair_t last = run->heap[--run->n_heap];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= run->n_heap) {
-            break;
-        }
-        if (child + 1 < run->n_heap && before(&run->heap[child + 1], &run->heap[child])) {
-            child++;
-        }
-        if (!before(&run->heap[child], &last)) {
-            break;
-        }
-        run->heap[at] = run->heap[child];
-        at = child;
-    }
-    run->heap[at] = last;
-    return top;
-}
-
-// ---------------------------------------------------------------------------- a run
-
-// Puts the symbol at `left` and the next one in the heap if they make a piece.
-static void propose(run_t *run, uint32_t left) {
-    if (left == NONE || run->symbols[left].next == NONE) {
-        return;
-    }
-    uint32_t size = run->symbols[left].size + run->symbols[run->symbols[left].next].size;
-    uint32_t id = find_piece(run->tokenizer, run->text + left, size);
-    if (id != NONE) {
-        heap_push(run, (pair_t){.rank = run->tokenizer->ranks[id], .left = left, .size = size});
-    }
-}
-
-// Bytes of a character of valid UTF-8 by its first one.
-static uint32_t character_size(uint8_t first) {
-    if (first < 0x80) {
-        return 1;
-    }
-    if (first < 0xE0) {
-        return 2;
-    }
-    return first < 0xF0 ? 3 : 4;
-}
-
-// One symbol a character.
-static void split(run_t *run) {
-    uint32_t previous = NONE;
-    for (uint32_t i = 0; i < run->size;) {
-        uint32_t size = character_size(run->text[i]);
-        run->symbols[i] = (symbol_t){.size = size, .previous = previous, .next = i + size < run->size ? i + size : NONE};
-        previous = i;
-        i += size;
-    }
-    for (uint32_t i = 0; i != NONE; i = run->symbols[i].next) {
-        propose(run, i);
-    }
-}
-
-static void merge(run_t *run) {
-    while (run->n_heap > 0) {
-        pair_t pair = heap_pop(run);
-        symbol_t *left = &run->symbols[pair.left];
-        if (left->size == 0 || left->next == NONE || left->size + run->symbols[left->next].size != pair.size) {
-            continue; // stale
-        }
-        symbol_t *right = &run->symbols[left->next];
-        left->size = pair.size;
-        left->next = right->next;
-        right->size = 0;
-        if (left->next != NONE) {
-            run->symbols[left->next].previous = pair.left;
-        }
-        propose(run, left->previous);
-        propose(run, pair.left);
-    }
-}
-
-// ---------------------------------------------------------------------------- encoding
-
-typedef struct {
-    uint32_t *tokens; // [max] where ids go
-    size_t max; // room
-    size_t n; // ids so far
-} ids_t;
-
-static bool put(ids_t *ids, uint32_t id) {
-    if (ids->n == ids->max) {
-        return false;
-    }
-    ids->tokens[ids->n++] = id;
-    return true;
-}
-
-// Nothing, in a vocabulary without a token for the unknown.
-static bool put_unknown(const llm_tokenizer_t *t, ids_t *ids) {
-    return t->unk_id < 0 || put(ids, (uint32_t)t->unk_id);
-}
-
-// The ids of one symbol: its piece, else its bytes, else unknown. False if there is no room.
-static bool put_symbol(const llm_tokenizer_t *t, ids_t *ids, const uint8_t *bytes, uint32_t size) {
-    uint32_t id = find_piece(t, bytes, size);
-    if (id != NONE) {
-        return put(ids, id);
-    }
-    if (!t->byte_fallback) {
-        return put_unknown(t, ids);
-    }
-    for (uint32_t i = 0; i < size; i++) {
-        id = t->byte_ids[bytes[i]];
-        if (id < t->n_tokens ? !put(ids, id) : !put_unknown(t, ids)) {
-            return false;
+// In specials[low..high), whose names agree up to byte `depth` and ascend, the first whose byte there is at least `byte`.
+// A name that ends before is less than any.
+static uint32_t first_at_least(const llm_tokenizer_t *t, uint32_t low, uint32_t high, uint32_t depth, uint32_t byte) {
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        uint32_t size;
+        const uint8_t *name = llm_piece_bytes(t, t->specials[middle], &size);
+        if (size > depth && name[depth] >= byte) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    return true;
+    return low;
 }
 
 // Where in the user's text an encoder stands.
 typedef struct {
+    const llm_tokenizer_t *tokenizer;
     const uint8_t *text; // the user's
     size_t size; // bytes of it
+    bool special; // control tokens are looked for
+    uint32_t firsts[8]; // a bit for each byte that the name of a special token begins with
     size_t at; // first byte not yet taken
     bool prefix; // a space is still to be put before it
+    size_t end; // of the stretch: where a special token begins, or the text ends
+    uint32_t token; // that token, LLM_NO_TOKEN at the end of the text
+    uint32_t token_size; // bytes of its name
 } reader_t;
+
+// Finds what the names of special tokens begin with, so that most bytes of a text need one look.
+static void find_firsts(reader_t *r) {
+    const llm_tokenizer_t *t = r->tokenizer;
+    for (uint32_t i = 0; i < t->n_specials;) {
+        uint32_t size;
+        const uint8_t *name = llm_piece_bytes(t, t->specials[i], &size);
+        i++;
+        if (size > 0) {
+            r->firsts[name[0] / 32] |= 1u << name[0] % 32;
+            i = first_at_least(t, i, t->n_specials, 0, name[0] + 1u);
+        }
+    }
+}
+
+// Whether a character begins at `at`, or the text ends there.
+static bool is_boundary(const reader_t *r, size_t at) {
+    return at == r->size || (r->text[at] & 0xC0) != 0x80;
+}
+
+// The special token with the longest name that stands at `at`, LLM_NO_TOKEN if there is none. A name that is part of a character
+// does not count: what is before and after it must stay UTF-8.
+static uint32_t special_at(const reader_t *r, size_t at, uint32_t *size) {
+    const llm_tokenizer_t *t = r->tokenizer;
+    if (!is_boundary(r, at)) {
+        return LLM_NO_TOKEN;
+    }
+    uint32_t found = LLM_NO_TOKEN;
+    uint32_t low = 0;
+    uint32_t high = t->n_specials;
+    for (uint32_t depth = 0; depth < MAX_NAME && at + depth < r->size; depth++) {
+        low = first_at_least(t, low, high, depth, r->text[at + depth]);
+        high = first_at_least(t, low, high, depth, r->text[at + depth] + 1u);
+        if (low == high) {
+            break;
+        }
+        uint32_t id = t->specials[low];
+        uint32_t name_size;
+        llm_piece_bytes(t, id, &name_size);
+        if (name_size != depth + 1 || id >= t->n_tokens || !is_boundary(r, at + name_size)) {
+            continue;
+        }
+        if (t->types[id] == LLM_PIECE_USER || (t->types[id] == LLM_PIECE_CONTROL && r->special && name_size > 1)) {
+            found = id;
+            *size = name_size;
+        }
+    }
+    return found;
+}
+
+// ---------------------------------------------------------------------------- reading
+
+// Begins the stretch at `at`. `fresh`: what comes before it is no text, so that the tokenizer's own space goes first.
+static void open_stretch(reader_t *r, bool fresh) {
+    r->token = LLM_NO_TOKEN;
+    r->end = r->at;
+    while (r->end < r->size) {
+        uint8_t byte = r->text[r->end];
+        if ((r->firsts[byte / 32] >> byte % 32 & 1) != 0) {
+            r->token = special_at(r, r->end, &r->token_size);
+            if (r->token != LLM_NO_TOKEN) {
+                break;
+            }
+        }
+        r->end++;
+    }
+    bool text = r->end > r->at || (r->token != LLM_NO_TOKEN && r->tokenizer->types[r->token] == LLM_PIECE_USER);
+    r->prefix = fresh && text && r->tokenizer->add_space_prefix;
+}
+
+static reader_t start_reading(const llm_tokenizer_t *t, const char *text, size_t size, bool special) {
+    reader_t reader = {.tokenizer = t, .text = (const uint8_t *)text, .size = size, .special = special};
+    find_firsts(&reader);
+    open_stretch(&reader, true);
+    return reader;
+}
+
+static bool at_end(const reader_t *r) {
+    return !r->prefix && r->at == r->end;
+}
+
+// Takes the special token at the end of the stretch and begins the next one.
+static void pass_special(reader_t *r) {
+    r->at = r->end + r->token_size;
+    open_stretch(r, r->tokenizer->types[r->token] == LLM_PIECE_CONTROL);
+}
 
 // U+2581, which SentencePiece takes for a space.
 static bool is_visible_space(const reader_t *r) {
-    return r->size - r->at >= 3 && memcmp(r->text + r->at, "\xE2\x96\x81", 3) == 0;
+    return r->end - r->at >= 3 && memcmp(r->text + r->at, "\xE2\x96\x81", 3) == 0;
 }
 
 // Takes the next byte of the text, spaces as the pieces have them.
@@ -247,22 +202,18 @@ static bool at_space(const reader_t *r) {
     return r->prefix || r->text[r->at] == ' ' || is_visible_space(r);
 }
 
-static bool at_end(const reader_t *r) {
-    return !r->prefix && r->at == r->size;
-}
-
-// Takes the next run: to `out` if it is not NULL. Returns its bytes.
-static size_t next_run(const llm_tokenizer_t *t, reader_t *r, uint8_t *out) {
+// Takes the next run of SentencePiece's: as much of it as there is room for to `out`. Returns its bytes.
+static size_t next_word(reader_t *r, uint8_t *out, size_t room) {
     size_t n = 0;
     bool word = false; // past the spaces
     while (!at_end(r)) {
         bool space = at_space(r);
-        if (space && word && t->cut_at_spaces) {
+        if (space && word && r->tokenizer->cut_at_spaces) {
             break;
         }
         word = word || !space;
         uint8_t byte = next_byte(r);
-        if (out != NULL) {
+        if (n < room) {
             out[n] = byte;
         }
         n++;
@@ -270,54 +221,74 @@ static size_t next_run(const llm_tokenizer_t *t, reader_t *r, uint8_t *out) {
     return n;
 }
 
-static reader_t start_reading(const llm_tokenizer_t *t, const char *text, size_t size) {
-    return (reader_t){.text = (const uint8_t *)text, .size = size, .prefix = t->add_space_prefix && size > 0};
-}
-
-static size_t longest_run(const llm_tokenizer_t *t, const char *text, size_t size) {
-    reader_t reader = start_reading(t, text, size);
-    size_t longest = 0;
-    while (!at_end(&reader)) {
-        size_t n = next_run(t, &reader, NULL);
-        longest = n > longest ? n : longest;
+// Takes the next run, of a stretch that is not at its end, and sets `*run` to its bytes: in the text, or in `buffer` if there is room for
+// all of them. Returns how many they are.
+static size_t next_run(reader_t *r, uint8_t *buffer, size_t room, const uint8_t **run) {
+    if (r->tokenizer->kind == LLM_TOKENIZER_SENTENCEPIECE) {
+        *run = buffer;
+        return next_word(r, buffer, room);
     }
-    return longest;
+    *run = r->text + r->at;
+    size_t n = llm_split(r->tokenizer->split, *run, r->end - r->at);
+    r->at += n;
+    return n;
 }
 
-size_t llm_encode_scratch(const llm_tokenizer_t *tokenizer, const char *text, size_t size) {
-    size_t longest = longest_run(tokenizer, text, size);
-    return longest * (sizeof(symbol_t) + 2 * sizeof(pair_t) + 1);
+// ---------------------------------------------------------------------------- encoding
+
+// Scratch for each byte of a run: what merging needs, and a copy of the text where it is changed.
+static size_t scratch_per_byte(const llm_tokenizer_t *t) {
+    return llm_merge_scratch() + (t->kind == LLM_TOKENIZER_SENTENCEPIECE ? 1 : 0);
 }
 
-llm_status_t llm_encode(const llm_tokenizer_t *t, const char *text, size_t size, bool bos, uint32_t *tokens, size_t max_tokens, size_t *n_tokens, void *scratch, size_t scratch_size, llm_error_t *error) {
+size_t llm_encode_scratch(const llm_tokenizer_t *t, const char *text, size_t size, bool special) {
+    if (llm_utf8_check(text, size) != size) {
+        return 0;
+    }
+    reader_t reader = start_reading(t, text, size, special);
+    size_t longest = 0;
+    for (;;) {
+        while (!at_end(&reader)) {
+            const uint8_t *run;
+            size_t n = next_run(&reader, NULL, 0, &run);
+            longest = n > longest ? n : longest;
+        }
+        if (reader.token == LLM_NO_TOKEN) {
+            return longest * scratch_per_byte(t);
+        }
+        pass_special(&reader);
+    }
+}
+
+llm_status_t llm_encode(const llm_tokenizer_t *t, const char *text, size_t size, bool bos, bool special, uint32_t *tokens, size_t max_tokens, size_t *n_tokens, void *scratch, size_t scratch_size, llm_error_t *error) {
     *n_tokens = 0;
     size_t valid = llm_utf8_check(text, size);
     if (valid != size) {
         return llm_fail(error, LLM_ERROR_UTF8, "text: the byte at {} is not UTF-8", valid, 0);
     }
-    if (size >= NONE / 64) {
+    if (size >= UINT32_MAX / 64) {
         return llm_fail(error, LLM_ERROR_VALUE, "text: {} bytes are too many, encode it in parts", size, 0);
     }
-    size_t longest = longest_run(t, text, size);
-    size_t needed = longest * (sizeof(symbol_t) + 2 * sizeof(pair_t) + 1);
-    if (scratch_size < needed) {
-        return llm_fail(error, LLM_ERROR_MEMORY, "scratch: {} bytes are needed to encode this text, {} are given", needed, scratch_size);
-    }
-    ids_t ids = {.tokens = tokens, .max = max_tokens};
-    bool room = !bos || t->bos_id < 0 || put(&ids, (uint32_t)t->bos_id);
-    run_t run = {.tokenizer = t, .symbols = scratch};
-    if (longest > 0) {
-        run.heap = (pair_t *)(run.symbols + longest);
-        run.text = (uint8_t *)(run.heap + 2 * longest);
-    }
-    reader_t reader = start_reading(t, text, size);
-    while (room && !at_end(&reader)) {
-        run.size = (uint32_t)next_run(t, &reader, run.text);
-        split(&run);
-        merge(&run);
-        for (uint32_t i = 0; i != NONE && room; i = run.symbols[i].next) {
-            room = put_symbol(t, &ids, run.text + i, run.symbols[i].size);
+    llm_ids_t ids = {.tokens = tokens, .max = max_tokens};
+    bool room = !bos || t->bos_id < 0 || llm_put(&ids, (uint32_t)t->bos_id);
+    size_t longest = scratch_size / scratch_per_byte(t); // run that the scratch is enough for
+    uint8_t *buffer = (uint8_t *)scratch + longest * llm_merge_scratch();
+    reader_t reader = start_reading(t, text, size, special);
+    while (room) {
+        while (room && !at_end(&reader)) {
+            const uint8_t *run;
+            size_t n = next_run(&reader, buffer, longest, &run);
+            if (n > longest) {
+                size_t needed = llm_encode_scratch(t, text, size, special);
+                return llm_fail(error, LLM_ERROR_MEMORY, "scratch: {} bytes are needed to encode this text, {} are given", needed, scratch_size);
+            }
+            room = llm_merge(t, run, (uint32_t)n, scratch, &ids);
         }
+        if (!room || reader.token == LLM_NO_TOKEN) {
+            break;
+        }
+        room = llm_put(&ids, reader.token);
+        pass_special(&reader);
     }
     *n_tokens = ids.n;
     if (!room) {

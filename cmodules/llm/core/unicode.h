@@ -1,0 +1,35 @@
+// What Unicode says of characters, as far as tokenizers ask. The tables are of the version that unicode_tables.h names.
+#ifndef LLM_UNICODE_H
+#define LLM_UNICODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// The character that begins at `p`, where UTF-8 is valid. Sets `*size` to its bytes.
+static inline uint32_t llm_utf8_decode(const uint8_t *p, uint32_t *size) {
+    if (p[0] < 0x80) {
+        *size = 1;
+        return p[0];
+    }
+    if (p[0] < 0xE0) {
+        *size = 2;
+        return (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
+    }
+    if (p[0] < 0xF0) {
+        *size = 3;
+        return (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    }
+    *size = 4;
+    return (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
+}
+
+// General category L, `\p{L}`.
+bool llm_is_letter(uint32_t character);
+
+// General category N, `\p{N}`: digits, letters for numbers (Roman ones), fractions.
+bool llm_is_number(uint32_t character);
+
+// White_Space, `\s`.
+bool llm_is_space(uint32_t character);
+
+#endif
