@@ -36,6 +36,7 @@ EVERYWHERE = (
     "digest",
     "errors",
     "text",
+    "bpe",
     "stream",
     "two",
     "sources",

@@ -353,10 +353,10 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
     mp_buffer_info_t text;
     mp_get_buffer_raise(args[ARG_text].u_obj, &text, MP_BUFFER_READ);
     bool bos = args[ARG_bos].u_obj == mp_const_none ? tokenizer->add_bos : mp_obj_is_true(args[ARG_bos].u_obj);
+    bool special = mp_obj_is_true(args[ARG_special].u_obj);
 
     // In memory of the model's that is free between two calls, if that is enough.
     size_t max_tokens = text.len + 2;
-    bool special = mp_obj_is_true(args[ARG_special].u_obj);
     size_t scratch_size = llm_encode_scratch(tokenizer, text.buf, text.len, special);
     size_t tokens_size = (max_tokens * sizeof(uint32_t) + LLM_ALIGNMENT - 1) & ~(size_t)(LLM_ALIGNMENT - 1);
     size_t own_size;
