@@ -51,6 +51,7 @@ static void attention(uint32_t n_queries, uint32_t n_positions, uint32_t head_di
         .n_queries = n_queries,
         .n_positions = n_positions,
         .head_dim = head_dim,
+        .scale = 0.5f,
         .scratch = scratch,
     };
     const llm_run_t run = {.k = k, .v = v, .k_scale = k_scale, .v_scale = v_scale, .first = 0, .n = n_positions};

@@ -723,6 +723,7 @@ static memory_t run_attention(const llm_kernels_t *kernels, const cache_t *c, in
         .n_queries = c->n_queries,
         .n_positions = c->n_positions,
         .head_dim = c->head_dim,
+        .scale = llm_rsqrt((float)c->head_dim) * LLM_LOG2_E,
         .scratch = scratch.bytes,
     };
     show_runs(kernels, &a, c, cut, true);
@@ -777,6 +778,7 @@ static void check_attention_f32(uint32_t n_queries, uint32_t n_positions, uint32
         .n_queries = n_queries,
         .n_positions = n_positions,
         .head_dim = head_dim,
+        .scale = llm_rsqrt((float)head_dim) * LLM_LOG2_E,
         .scratch = scratch.bytes,
     };
     attend_f32(ref, &a, k.bytes, v.bytes, n_positions);

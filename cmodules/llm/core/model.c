@@ -663,6 +663,7 @@ static bool attend(llm_model_t *m, uint32_t l, const item_t *item, float *q, con
     }
     rotate(m, q, cos_sin, c->n_heads);
     uint32_t n_queries = c->n_heads / c->n_kv_heads;
+    float scale = llm_rsqrt((float)c->head_dim) * LLM_LOG2_E;
     for (uint32_t h = 0; h < c->n_kv_heads; h++) {
         uint32_t at = h * n_queries * c->head_dim;
         const llm_attention_t a = {
@@ -671,6 +672,7 @@ static bool attend(llm_model_t *m, uint32_t l, const item_t *item, float *q, con
             .n_queries = n_queries,
             .n_positions = n_positions,
             .head_dim = c->head_dim,
+            .scale = scale,
             .scratch = m->scratch,
         };
         uint32_t part = l * c->n_kv_heads + h;

@@ -5,7 +5,7 @@
 typedef struct {
     uint64_t total; // of its probabilities so far
     float max; // of its scores so far
-    float scale; // of its codes, times log2(e) / sqrt(head_dim): scores are powers of two
+    float scale; // of its codes, times llm_attention_t.scale
 } query_t;
 
 // What lies in scratch.
@@ -35,9 +35,8 @@ static state_t state_of(const llm_attention_t *a) {
 
 void llm_attention_query(const llm_attention_t *a, llm_attention_quantize_t *quantize) {
     state_t s = state_of(a);
-    float to_powers_of_two = llm_rsqrt((float)a->head_dim) * LLM_LOG2_E;
     for (uint32_t i = 0; i < a->n_queries; i++) {
-        s.queries[i].scale = quantize(s.codes + i * s.padded_dim, a->q + i * a->head_dim, a->head_dim) * to_powers_of_two;
+        s.queries[i].scale = quantize(s.codes + i * s.padded_dim, a->q + i * a->head_dim, a->head_dim) * a->scale;
     }
 }
 

@@ -38,6 +38,7 @@ typedef struct {
     uint32_t n_queries; // n_heads / n_kv_heads
     uint32_t n_positions; // of all runs together, at least 1
     uint32_t head_dim; // even, at most 512
+    float scale; // of a query times a key: log2(e) / sqrt(head_dim), so that scores are powers of two
     void *scratch; // LLM_ATTENTION_SCRATCH(n_queries, n_positions, head_dim) bytes, kept from call to call
 } llm_attention_t;
 

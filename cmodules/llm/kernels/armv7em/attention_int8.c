@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     uint64_t totals[2]; // of the probabilities so far, as attention_softmax.S has them
     float max[2]; // of the scores so far
-    float scale[2]; // of the codes, times log2(e) / sqrt(head_dim): scores are powers of two
+    float scale[2]; // of the codes, times llm_attention_t.scale
     // int32_t codes[head_dim / 2][n]: two int16 each
     // int32_t sums[head_dim / 2][n][2]: weighted values of the block under way
     // float scores[n_positions][n]: then the weights of two queries; there is room for one position more
@@ -94,13 +94,12 @@ void llm_armv7em_attention_query(const llm_attention_t *a) {
         llm_ref_attention_query(a);
         return;
     }
-    float to_powers_of_two = llm_rsqrt((float)head_dim) * LLM_LOG2_E;
     const float *q = a->q;
     for (uint32_t i = 0, n; i < a->n_queries; i += n) {
         n = together(a, i);
         queries_t *queries = queries_at(a, i);
         for (uint32_t j = 0; j < n; j++, q += head_dim) {
-            queries->scale[j] = quantize_query(codes_of(queries) + j, n, q, head_dim) * to_powers_of_two;
+            queries->scale[j] = quantize_query(codes_of(queries) + j, n, q, head_dim) * a->scale;
         }
     }
 }

@@ -3,15 +3,13 @@
 #include "ref.h"
 
 void llm_ref_attention_scores_f32(const llm_attention_t *a, const llm_run_t *run) {
-    // Scores in powers of two.
-    float scale = llm_rsqrt((float)a->head_dim) * LLM_LOG2_E;
     for (uint32_t i = 0; i < a->n_queries; i++) {
         llm_attention_sum_t *sum = &llm_attention_sums(a)[i];
         float *scores = llm_attention_scores_of(a, i, run);
         const float *k = run->k;
         float max = run->first == 0 ? LLM_MINUS_INFINITY : sum->max;
         for (uint32_t t = 0; t < run->n; t++, k += a->head_dim) {
-            scores[t] = llm_ref_dot(a->q + i * a->head_dim, k, a->head_dim) * scale;
+            scores[t] = llm_ref_dot(a->q + i * a->head_dim, k, a->head_dim) * a->scale;
             max = scores[t] > max ? scores[t] : max;
         }
         sum->max = max;

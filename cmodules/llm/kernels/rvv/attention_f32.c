@@ -8,15 +8,13 @@
 
 void llm_rvv_attention_scores_f32(const llm_attention_t *a, const llm_run_t *run) {
     uint32_t n = a->head_dim;
-    // Scores in powers of two.
-    float scale = llm_rsqrt((float)n) * LLM_LOG2_E;
     for (uint32_t i = 0; i < a->n_queries; i++) {
         llm_attention_sum_t *sum = &llm_attention_sums(a)[i];
         float *scores = llm_attention_scores_of(a, i, run);
         const float *k = run->k;
         float max = run->first == 0 ? LLM_MINUS_INFINITY : sum->max;
         for (uint32_t t = 0; t < run->n; t++, k += n) {
-            scores[t] = dot(a->q + i * n, k, n) * scale;
+            scores[t] = dot(a->q + i * n, k, n) * a->scale;
             max = scores[t] > max ? scores[t] : max;
         }
         sum->max = max;
