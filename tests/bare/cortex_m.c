@@ -1,6 +1,7 @@
 // What a Cortex-M needs before main: a vector table, and its FPU switched on. newlib's start-up code does the rest, and talks to
 // the emulator by semihosting.
 #include <stdint.h>
+#include <string.h>
 
 #define CPACR (*(volatile uint32_t *)0xE000ED88)
 #define SYS_WRITE0 0x04 // of the semihosting calls: prints a string
@@ -8,6 +9,9 @@
 #define RUN_TIME_ERROR 0x20023 // for SYS_EXIT: the emulator ends with status 1
 
 extern void _start(void);
+
+// Of itcm.ld: code that runs elsewhere than where it is loaded. Without it there is none.
+extern char itcm_start[] __attribute__((weak)), itcm_end[] __attribute__((weak)), itcm_load[] __attribute__((weak));
 
 static void semihosting(uint32_t call, uint32_t argument) {
     register uint32_t r0 __asm__("r0") = call;
@@ -17,6 +21,7 @@ static void semihosting(uint32_t call, uint32_t argument) {
 
 void reset(void) {
     CPACR |= 0xFu << 20; // full access to coprocessors 10 and 11
+    memcpy(itcm_start, itcm_load, (size_t)(itcm_end - itcm_start));
     __asm__ volatile("dsb\n\tisb");
     _start();
 }

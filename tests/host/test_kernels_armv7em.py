@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -111,33 +112,65 @@ def test_assembly_keeps_what_is_the_callers(tmp_path: Path) -> None:
     assert functions >= 20
 
 
+ITCM = [f"-T{ROOT}/tests/bare/itcm.ld"]
+WHOLE = ["-Wl,--section-start=.vectors=0"]
+
+
 @pytest.mark.parametrize(
     ("flags", "there"),
     [
-        (M7, True),
-        ([*M7, "-DLLM_KERNELS_ARMV7EM=0"], False),
+        ([*M7, *WHOLE], True),
+        ([*M7, *ITCM], True),
+        ([*M7, *WHOLE, "-DLLM_KERNELS_ARMV7EM=0"], False),
         # The assembly takes floats in the FPU's registers.
-        ([flag.replace("=hard", "=softfp") for flag in M7], False),
+        ([*(flag.replace("=hard", "=softfp") for flag in M7), *WHOLE], False),
     ],
+    ids=["whole", "in ITCM", "left out", "softfp"],
 )
-def test_left_out(tmp_path: Path, flags: list[str], there: bool) -> None:
-    """Left out, the set adds nothing and the rest links."""
+def test_placed_or_left_out(tmp_path: Path, flags: list[str], there: bool) -> None:
+    """The engine's logits are the same to the last bit with the set where the linker puts it, in
+    ITCM and left out. Left out, it adds nothing."""
+    image, cache, sha256 = (ROOT / "tests/device/digest.exp").read_text().splitlines()[-2].split()
+    assert (image, cache) == ("tiny-int4.llm", "int8")
+    gcc = ["arm-none-eabi-gcc", *FLAGS, *flags]
+    # The linker script of ITCM knows the kernels by the folder of their objects.
+    objects = tmp_path / "kernels/armv7em"
+    objects.mkdir(parents=True)
+    subprocess.run([*gcc, "-c", *SET.glob("*.[cS]")], check=True, cwd=objects)
     sources = [p for folder in ("core", "kernels") for p in (CORE / folder).rglob("*.[cS]")]
-    (tmp_path / "main.c").write_text(
-        f'#include "{CORE}/kernels/kernels.h"\n'
-        "int main(void) { return llm_kernels_find(0)->name[0]; }\n"
-    )
+    sources = [ROOT / "tests/bare/logits.c", ROOT / "tests/bare/cortex_m.c"] + [
+        path for path in sources if path.parent != SET
+    ]
     program = tmp_path / "program"
     subprocess.run(
-        ["arm-none-eabi-gcc", *FLAGS, *flags, "--specs=nosys.specs", "-o", program]
-        + [tmp_path / "main.c", *sources],
+        [*gcc, "--specs=rdimon.specs", f'-DIMAGE="{ROOT}/tests/vectors/{image}"', "-DCACHE=1"]
+        + ["-o", program, *sources, *objects.glob("*.o")],
         check=True,
     )
-    symbols = subprocess.run(
-        ["arm-none-eabi-nm", program], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
-    assert ("llm_armv7em_" in symbols) == there
-    assert "llm_ref_matmul_int4" in symbols
+    symbols = dict(
+        reversed(line.split()[::2])
+        for line in subprocess.run(
+            ["arm-none-eabi-nm", "--defined-only", program],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.splitlines()
+    )
+    kernels = {name: address for name, address in symbols.items() if "llm_armv7em_" in name}
+    assert bool(kernels) == there
+    if "itcm_end" in symbols:
+        assert int(symbols["main"], 16) >= 0x60000000  # in flash, and the kernels are not
+        end = int(symbols["itcm_end"], 16)
+        assert all(int(address, 16) < end for address in kernels.values())
+    done = subprocess.run(
+        ["qemu-system-arm", "-M", "mps2-an500", "-display", "none", "-monitor", "none"]
+        + ["-serial", "none", "-semihosting", "-kernel", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    assert hashlib.sha256(done.stdout).hexdigest() == sha256
 
 
 def test_costs() -> None:
