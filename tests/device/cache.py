@@ -163,7 +163,9 @@ gen = llm.Generator(model, temperature=1, seed=4)
 text = "".join(gen.generate("then the hen", max_tokens=30))
 first = model.n
 ids = gen.ids
-again = "".join(llm.Generator(model, temperature=1, seed=4).generate("then the hen", max_tokens=30))
+again = "".join(
+    llm.Generator(model, temperature=1, seed=4).generate("then the hen", max_tokens=30)
+)
 print(again == text, model.n - first)
 # The next turn of a chat costs its own tokens, and begins with what was written.
 prompt = model.encode("then the hen") + ids

