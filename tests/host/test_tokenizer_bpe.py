@@ -222,11 +222,17 @@ def test_long_texts(tmp_path: Path, trained: dict[Split, Vocabulary], split: Spl
         seconds = []
         for n in (4_000, 64_000):
             text = unit * (n // len(unit))
-            start = time.perf_counter()
-            ids = model.encode(text)
-            seconds.append(time.perf_counter() - start)
-            assert ids == theirs.encode(text).ids
-        assert seconds[1] < 60 * max(seconds[0], 0.001), (unit, seconds)
+            assert model.encode(text) == theirs.encode(text).ids
+            seconds.append(min(timed(model, text) for _ in range(3)))
+        # 16 times the text: about 22 times the steps of n log n, 256 times those of n squared.
+        assert seconds[1] < 150 * max(seconds[0], 0.001), (unit, seconds)
+
+
+def timed(model: engine.Model, text: str) -> float:
+    """Seconds of one encode."""
+    start = time.perf_counter()
+    model.encode(text)
+    return time.perf_counter() - start
 
 
 # Making one
