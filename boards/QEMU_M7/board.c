@@ -22,6 +22,7 @@
 #include "shared/runtime/pyexec.h"
 #include "shared/runtime/semihosting_arm.h"
 #include "uart.h"
+#include "board.h"
 
 #define REG(address) (*(volatile uint32_t *)(address))
 
@@ -42,10 +43,15 @@ typedef struct _cmsdk_uart_t {
     volatile uint32_t data, state, ctrl, intstatus, bauddiv;
 } cmsdk_uart_t;
 #define UART0 ((cmsdk_uart_t *)0x40004000)
+#define UART1 ((cmsdk_uart_t *)0x40005000)
+#define UART_TXFULL (1 << 0) // state
 #define UART_RXFULL (1 << 1) // state
+#define UART_TX_EN (1 << 0) // ctrl
+#define UART_RX_EN (1 << 1) // ctrl
 #define UART_RX_INT (1 << 1) // intstatus
 #define UART_RX_INTEN (1 << 3) // ctrl
 #define UART_IRQ (0)
+#define UART1_IRQ (2)
 
 typedef struct _cmsdk_timer_t {
     volatile uint32_t ctrl, value, reload, intstatus;
@@ -167,7 +173,6 @@ static inline void irq_restore(uint32_t primask) {
 
 static volatile bool irq_seen; // an interrupt came since the last board_wait
 
-// Waits until an interrupt, or for `timeout_ms` at most (for ever if negative).
 void board_wait(int32_t timeout_ms) {
     if (timeout_ms == 0) {
         return;
@@ -308,6 +313,76 @@ uintptr_t __wrap_mp_hal_stdio_poll(uintptr_t poll_flags) {
 }
 
 /******************************************************************************/
+// The processor's clock, and the second UART whose rate goes with it
+//
+// The emulator has neither: it runs as fast as it can and sends whatever the divider is. Here both
+// are a model of what a chip does whose UARTs run from the bus: a rate is set by a divider of the
+// clock of that moment, so a change of the clock changes the rate until the divider is set anew.
+
+#define CPU_HZ (25000000) // after a reset
+
+static uint32_t cpu_hz = CPU_HZ;
+static uint32_t uart1_baud = 115200; // what the other end listens at
+
+// The REPL's divider is set anew with it, as good ports do.
+static void set_cpu_hz(uint32_t hz) {
+    cpu_hz = hz;
+    UART0->bauddiv = 16 * (hz / CPU_HZ);
+}
+
+// machine.freq([hz]): 25, 50 or 100 MHz.
+static mp_obj_t board_freq(size_t n_args, const mp_obj_t *args) {
+    if (n_args == 0) {
+        return mp_obj_new_int_from_uint(cpu_hz);
+    }
+    mp_int_t hz = mp_obj_get_int(args[0]);
+    if (hz != CPU_HZ && hz != 2 * CPU_HZ && hz != 4 * CPU_HZ) {
+        mp_raise_ValueError(MP_ERROR_TEXT("hz: must be 25000000, 50000000 or 100000000"));
+    }
+    set_cpu_hz(hz);
+    return mp_const_none;
+}
+MP_DEFINE_CONST_FUN_OBJ_VAR_BETWEEN(board_freq_obj, 0, 1, board_freq);
+
+void board_uart_init(uint32_t baud) {
+    uart1_baud = baud;
+    UART1->bauddiv = cpu_hz / baud;
+    UART1->ctrl = UART_TX_EN | UART_RX_EN | UART_RX_INTEN;
+    NVIC_ISER = 1 << UART1_IRQ;
+}
+
+// Ends a wait. The byte stays where it is until it is read, and the next one with the sender.
+static void uart1_irq(void) {
+    NVIC_ICER = 1 << UART1_IRQ;
+    UART1->intstatus = UART_RX_INT;
+    irq_seen = true;
+}
+
+bool board_uart_any(void) {
+    return UART1->state & UART_RXFULL;
+}
+
+uint8_t board_uart_read(void) {
+    uint8_t c = UART1->data;
+    NVIC_ISER = 1 << UART1_IRQ;
+    return c;
+}
+
+// The other end looks at the middle of each bit, by its own clock, from the start bit's edge on.
+void board_uart_write(uint8_t c) {
+    uint32_t frame = 0xFFFFFE00 | c << 1; // bit 0 is the start bit; stop bit and idle line are ones
+    uint32_t rate = cpu_hz / UART1->bauddiv;
+    uint8_t seen = 0;
+    for (unsigned k = 1; k <= 8; ++k) {
+        uint64_t bit = (uint64_t)(2 * k + 1) * rate / (2 * (uint64_t)uart1_baud);
+        seen |= (bit > 31 ? 1 : frame >> bit & 1) << (k - 1);
+    }
+    while (UART1->state & UART_TXFULL) {
+    }
+    UART1->data = seen;
+}
+
+/******************************************************************************/
 // Flash: ROMFS, and a block device for littlefs after it
 
 static const MP_DEFINE_MEMORYVIEW_OBJ(romfs_obj, 'B', 0, (uintptr_t)_romfs_size, _romfs_start);
@@ -423,6 +498,7 @@ static NORETURN void start(void) {
     NVIC_ISER = 1 << UART_IRQ | 1 << TIMER0_IRQ | 1 << TIMER1_IRQ;
 
     for (;;) {
+        set_cpu_hz(CPU_HZ);
         mp_cstack_init_with_top(_estack, (uintptr_t)_stack_size);
         gc_init(_heap_start, _heap_end);
         mp_init(); // mounts /rom
@@ -454,6 +530,8 @@ static const vector_t vectors[16 + 32] __attribute__((section(".vectors"), used)
     [2 ... 47] = fault,
     [16 +
         UART_IRQ] = uart_irq,
+    [16 +
+        UART1_IRQ] = uart1_irq,
     [16 +
         TIMER0_IRQ] = timer0_irq,
     [16 +

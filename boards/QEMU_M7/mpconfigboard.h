@@ -19,6 +19,12 @@
 #define MICROPY_PY_TIME_TIME_TIME_NS (1)
 #define MICROPY_PY_TIME_INCLUDEFILE "boardtime.h"
 
+// machine.freq and machine.UART, of board.c.
+#define MICROPY_PY_MACHINE_EXTRA_GLOBALS {MP_ROM_QSTR(MP_QSTR_freq), MP_ROM_PTR(&board_freq_obj)},
+extern const struct _mp_obj_fun_builtin_var_t board_freq_obj;
+#define MICROPY_PY_MACHINE_UART (1)
+#define MICROPY_PY_MACHINE_UART_INCLUDEFILE "boarduart.h"
+
 #undef MICROPY_PY_ASYNCIO
 #define MICROPY_PY_ASYNCIO (1)
 #undef MICROPY_PY_SELECT
