@@ -16,10 +16,47 @@ from . import hal
 from .generator import Generator, digest
 from .model import Model, Tokenizer, load
 
-__all__ = ["Generator", "Model", "Tokenizer", "digest", "help", "kernels", "load", "version"]
+__all__ = [
+    "Generator",
+    "Governor",
+    "Limits",
+    "Metrics",
+    "Model",
+    "Tokenizer",
+    "digest",
+    "help",
+    "kernels",
+    "load",
+    "metrics",
+    "version",
+]
 
 version = hal.engine.version
 kernels = hal.engine.kernels
+
+
+def __getattr__(name):
+    # These take RAM only where they are used.
+    if name == "Governor":
+        from .governor import Governor
+
+        return Governor
+    if name == "Limits":
+        from .limits import Limits
+
+        return Limits
+    if name == "Metrics":
+        from .meter import Metrics
+
+        return Metrics
+    raise AttributeError(f"module 'llm' has no attribute {name!r}")
+
+
+def metrics(gen, *, window=256, temperature=None, power=None):
+    """Measures the texts of a generator from now on. See `__init__.pyi`."""
+    from .meter import Metrics
+
+    return Metrics(gen, window=window, temperature=temperature, power=power)
 
 
 def help():

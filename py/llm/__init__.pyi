@@ -4,13 +4,26 @@ Exceptions of the engine arrive with its message, which names what is wrong; see
 the methods that `Model` has from there (`eval`, `sample`, `logits`, `rewind`, `memory` ...).
 """
 
-from collections.abc import Buffer, Callable, Iterable, Iterator
+from collections.abc import Buffer, Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import IO, Any, Protocol, TypedDict
 
 from . import _llm
 
-__all__ = ["Generator", "Model", "Tokenizer", "digest", "help", "kernels", "load", "version"]
+__all__ = [
+    "Generator",
+    "Governor",
+    "Limits",
+    "Metrics",
+    "Model",
+    "Tokenizer",
+    "digest",
+    "help",
+    "kernels",
+    "load",
+    "metrics",
+    "version",
+]
 
 version: str
 """Release of the engine."""
@@ -150,6 +163,8 @@ class Generator:
     """What the random numbers began with."""
     ansi: str | None
     """Which escape sequences pass."""
+    governor: Governor | None
+    """What sets the clock."""
     ids: list[int]
     """The tokens of the last text, without its prompt."""
     stop_reason: str | None
@@ -170,6 +185,7 @@ class Generator:
         repeat_last_n: int = 64,
         seed: int | None = None,
         ansi: str | None = None,
+        governor: Governor | None = None,
     ) -> None:
         """temperature: 0 to 100; 0: always the likeliest token.
         top_k: of the `top_k` likeliest tokens only; 0: all. top_p: of the likeliest that sum to
@@ -184,6 +200,9 @@ class Generator:
           title or ask the terminal for anything; "color": colours and styles, which are reset at
           the end; "raw": everything. A carriage return is a control character: lines end with a
           line feed. See `_llm.Decoder`.
+        governor: sets the processor's clock while text is made, and back when it has ended, by an
+          exception too. On MicroPython an iterator that is left half-way is not closed by itself:
+          close it, or put the loop into `with governor:`.
 
         ValueError names the setting that is out of range, NaN included.
         """
@@ -264,6 +283,231 @@ class Generator:
 
     def stats(self) -> Stats:
         """What the last text took, or takes so far."""
+
+class Governor:
+    """Sets the processor's clock from token to token, between `levels`, by a policy:
+
+    - "performance": the highest level;
+    - "deadline": the lowest level at which `min_tps` tokens a second are made. What a token takes
+      at each level is measured; what does not get faster with the clock is memory;
+    - "battery": the level at which a token takes the least energy if `power` is given, else the
+      lowest.
+
+    A prompt is done at the highest level but for "battery". The clock of the start, with its
+    buses, comes back when the text has ended, in whatever way. As a context manager it works for
+    all texts of the block, and between them goes to the lowest level.
+    """
+
+    policy: str
+    power: Mapping[int, float] | None
+    """Milliwatts by megahertz."""
+    hz: int
+    """The clock of now, 0 if it is not known."""
+    levels: list[int]
+    """In hertz, ascending. What the chip does not take is left out once it has refused it."""
+    limits: Limits
+    """Of battery and temperature, and what the user adds: their events are here."""
+
+    def __init__(
+        self,
+        policy: str = "deadline",
+        *,
+        levels: Iterable[int] | None = None,
+        min_tps: float = 1.1,
+        power: Mapping[int, float] | str | None = None,
+        queue: Callable[[], int] | None = None,
+        battery: Callable[[], float | None] | None = None,
+        min_volts: float = 2.9,
+        temperature: Callable[[], float | None] | None = None,
+        max_temperature: float = 80,
+        peripherals: Iterable[Any] = (),
+        uarts: Iterable[tuple[Any, int]] = (),
+        bypass: Any = None,
+    ) -> None:
+        """levels: in hertz; None: those that are known of the chip, else the clock it has.
+        min_tps: tokens a second for each request, 0.001 to 1000.
+        power: milliwatts by megahertz, or the path of a boards/*/power.json.
+        queue: how many requests wait or run; each is to have `min_tps`.
+        battery: volts. Below `min_volts` the lowest level is held, until 0.1 V above it.
+        temperature: degrees Celsius. Above `max_temperature` `step_down`, every 10 s as long as
+          that lasts; 5 degrees below `step_up`. Both are looked at once a second; None: not known.
+        peripherals: switched off while text is made. Each has active(on), or init() and deinit(),
+          or is a function of `on`.
+        uarts: pairs (UART, its rate), for chips on which a change of the clock changes that: what
+          was written leaves first, then the rate is set anew.
+        bypass: an output pin, or a function of `on`: on before the clock rises above the lowest
+          level, off after it has come down to that.
+
+        ValueError names the setting that is out of range, TypeError a peripheral that cannot be
+        switched, OSError: there is no such file.
+        """
+
+    def __enter__(self) -> Governor: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def idle(self) -> None:
+        """Nothing is to be done: to the lowest level, until the next text. For a program that
+        waits within a text; between texts it comes by itself.
+        """
+
+    def step_down(self) -> bool:
+        """Takes the highest level that may be taken down to 80 % of itself or less. False if it is
+        the lowest already.
+        """
+
+    def step_up(self) -> None:
+        """Takes back the last `step_down`."""
+
+    def residency(self) -> dict[int, int]:
+        """Milliseconds at each level in hertz, while text was made or in a `with` block."""
+
+    def times(self) -> dict[int, int]:
+        """Microseconds that a token takes at each level in hertz: measured, else expected; 0 as
+        long as nothing is known.
+        """
+
+class Event(TypedDict):
+    """A limit that was crossed, or is kept again."""
+
+    event: str  # the name of the limit
+    value: float
+    limit: float
+    over: bool  # False: it is kept again
+    steps: int  # how often its action was taken and not yet undone
+
+class Limits:
+    """Figures that are looked at between tokens, each with a limit and what is done about it.
+
+    What an action or a callback raises does not end the text: see `error`. One that makes text
+    itself is not disturbed by further looks. Ctrl-C passes.
+    """
+
+    error: Exception | None
+    """What the last action or callback that failed has raised."""
+    fired: int
+    """Events so far."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        name: str,
+        read: Callable[[], float | None],
+        *,
+        above: float | None = None,
+        below: float | None = None,
+        back: float | None = None,
+        act: Callable[[], object] | None = None,
+        undo: Callable[[], object] | None = None,
+        again: float = 10,
+    ) -> None:
+        """Looks at `read()`, once a second at most; None: nothing is known.
+
+        above, below: the limit, one of them. When it is crossed `act` is called, and again every
+          `again` seconds as long as that lasts, unless it returns False: it could do no more.
+        back: what the figure must come back to before `undo` is called, once for each `act`, every
+          `again` seconds; None: the limit itself.
+
+        Each is an event. ValueError: not one limit, or `back` lies beyond it.
+        """
+
+    def on_event(self, callback: Callable[[Event], object]) -> Callable[[Event], object]:
+        """Calls it with every event from now on, after the action."""
+
+    def check(self) -> None:
+        """Looks at all figures, unless that was less than a second ago. Governor and Metrics call
+        it.
+        """
+
+class Figures(TypedDict):
+    """What making text has taken. None where it is not known."""
+
+    texts: int
+    prompt_tokens: int  # that were evaluated: not those that the cache had
+    prefill_ms: int  # for prompts, and the first token of each text
+    prefill_tokens_per_s: float
+    first_token_ms: int | None  # of the last text
+    tokens: int
+    decode_ms: int  # from the first token of each text to its last
+    tokens_per_s: float
+    token_ms_p50: float | None  # of the last tokens, as many as the window has; the time of the
+    token_ms_p90: float | None  # model, without what the reader of the text takes
+    token_ms_p99: float | None
+    jitter_ms: float | None  # P99 less P50
+    model_ram: int
+    heap_peak: int  # bytes in use at most when asked, garbage included: that takes as long as two
+    # tokens of a small model, so it is not looked at in between. 0 on a desk
+    kv_used: int  # bytes of the cache, kv of Model.memory()
+    kv_share: float  # of it
+    mhz: int
+    residency_ms: dict[str, int]  # by clock in megahertz, since measuring began
+    temperature: float | None  # degrees Celsius
+    temperature_per_min: float | None  # its rise over the last ten seconds or more
+    energy_mj: float | None  # an estimate: residency times power
+    energy_mj_per_token: float | None
+    limits_fired: int
+
+class Metrics:
+    """What the texts of a generator take, in time, memory and power. `metrics` makes one."""
+
+    gen: Generator
+    limits: Limits
+    """The governor's, if there is one."""
+    power: Mapping[int, float] | None
+    """Milliwatts by megahertz."""
+
+    def __init__(
+        self,
+        gen: Generator,
+        *,
+        window: int = 256,
+        temperature: Callable[[], float | None] | None = None,
+        power: Mapping[int, float] | str | None = None,
+    ) -> None:
+        """As `metrics`."""
+
+    def detach(self) -> None:
+        """Measures no more; what was measured stays."""
+
+    def limit(
+        self,
+        name: str,
+        *,
+        above: float,
+        back: float | None = None,
+        act: Callable[[], object] | None = None,
+        undo: Callable[[], object] | None = None,
+        again: float = 10,
+    ) -> None:
+        """A limit, as `Limits.add`, for one of the figures:
+
+        "temperature" or "jitter_ms": unless told otherwise the governor's `step_down`, and its
+        `step_up`; "kv_share": the model's `compress`, if it has one. ValueError: another name.
+        """
+
+    def residency(self) -> dict[int, int]:
+        """Milliseconds by clock in hertz, since measuring began."""
+
+    def as_dict(self) -> Figures:
+        """All figures."""
+
+    def emit(self, stream: Writable | IO[Any] | None = None) -> None:
+        """Writes them to a stream, sys.stdout if None, as one line of JSON."""
+
+    def prometheus(self) -> str:
+        """The figures in Prometheus's text format, version 0.0.4."""
+
+def metrics(
+    gen: Generator,
+    *,
+    window: int = 256,
+    temperature: Callable[[], float | None] | None = None,
+    power: Mapping[int, float] | str | None = None,
+) -> Metrics:
+    """Measures the texts of a generator from now on.
+
+    window: of how many tokens the times are kept, a multiple of 32 up to 4096.
+    temperature: degrees Celsius; None: of the chip, where that is known.
+    power: as for `Governor`, whose power is taken if None.
+    """
 
 def digest(ids: Iterable[int]) -> str:
     """16 hexadecimal digits that tell one sequence of token ids from another.

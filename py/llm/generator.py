@@ -26,8 +26,12 @@ class Generator:
         repeat_last_n=64,
         seed=None,
         ansi=None,
+        governor=None,
     ):
         self.model = model
+        self.governor = governor
+        # Each is told when a text begins, of its tokens, and when it has ended.
+        self._watchers = [governor] if governor else []
         self.ansi = ansi
         self._decoder = hal.engine.Decoder(model, ansi=ansi)  # says at once if there is no such
         self.seed = hal.random_seed() if seed is None else seed
@@ -45,6 +49,7 @@ class Generator:
         self.stop_reason = None
         self._stop = None  # why the text is to end now
         self._n_prompt = 0
+        self._n_evaluated = 0  # of the prompt, the rest was in the cache
         self._times = [0, 0, 0]
 
     def __repr__(self):
@@ -81,7 +86,18 @@ class Generator:
         if not isinstance(prompt, str):
             prompt = bytes(prompt).decode()
         self._stop = None
-        return self._generate(prompt, ids, max_tokens, stops, echo, every)
+        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every)
+        return self._watch(pieces) if self._watchers else pieces
+
+    def _watch(self, pieces):
+        watchers = tuple(self._watchers)
+        try:
+            for watcher in watchers:
+                watcher._begin(self)
+            yield from pieces
+        finally:
+            for watcher in watchers:
+                watcher._end(self)
 
     def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every):
         model = self.model
@@ -103,7 +119,11 @@ class Generator:
             self.stop_reason = "max_tokens"
             return
 
-        model.eval(prompt_ids[model.reuse(prompt_ids) :])
+        watchers = self._watchers
+        since = hal.ticks_us() if watchers else 0
+        reused = model.reuse(prompt_ids)
+        model.eval(prompt_ids[reused:])
+        self._n_evaluated = len(prompt_ids) - reused
         n_tokens = len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
         self._decoder = decoder = hal.engine.Decoder(model, start=not prompt, ansi=self.ansi)
@@ -120,6 +140,14 @@ class Generator:
                 else:
                     times[2] = now
                     ids.append(token)
+                    if watchers:
+                        us = hal.ticks_us()
+                        took = hal.ticks_diff(us, since)
+                        for watcher in watchers:
+                            if len(ids) > 1:
+                                watcher._token(us, took)
+                            else:
+                                watcher._first(us, took)
                     held += decoder.feed(token)
                     if len(ids) == max_tokens:
                         reason = "max_tokens"
@@ -144,6 +172,8 @@ class Generator:
                 return
             if model._n_runs != run or model.n_tokens != n_tokens:
                 raise RuntimeError("the model has been used for something else meanwhile")
+            if watchers:
+                since = hal.ticks_us()
             model.eval(token)
             n_tokens += 1
 
@@ -162,7 +192,10 @@ class Generator:
         `__init__.pyi`.
         """
         pieces = self._begin(prompt, max_tokens, stop, echo, True)
-        pour(self, pieces, Terminal(stream, buffer, hal.has_keys()), token_pin)
+        try:
+            pour(self, pieces, Terminal(stream, buffer, hal.has_keys()), token_pin)
+        finally:
+            pieces.close()  # MicroPython does not, and who watches must hear of the end
         return self.stats()
 
     def stats(self):

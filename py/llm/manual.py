@@ -32,6 +32,10 @@ llm: small language models, read in place from flash
   gen.stop()                              from a task, thread or interrupt
   gen.stats()                             of the last text: tokens, speed, why it ended
 
+  gov = llm.Governor("deadline")          sets the clock: llm.Generator(model, governor=gov)
+      min_tps=1.1   tokens a second to keep; other policies: "performance", "battery"
+  m = llm.metrics(gen)                    m.as_dict()  m.emit(uart)  m.prometheus()
+
   tok = llm.Tokenizer(model)
   tok.encode("hi")  tok.decode([1, 2])
 

@@ -113,6 +113,9 @@ def test_stub_names_the_attributes_of_objects() -> None:
     for name, thing in (
         ("Generator", llm.Generator(model)),
         ("Tokenizer", llm.Tokenizer(model)),
+        ("Governor", llm.Governor()),
+        ("Limits", llm.Limits()),
+        ("Metrics", llm.metrics(llm.Generator(model))),
     ):
         (node,) = (n for n in stub("__init__") if isinstance(n, ast.ClassDef) and n.name == name)
         in_stub = {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}
@@ -137,6 +140,7 @@ def test_typed_dicts_are_what_is_returned() -> None:
         ("_llm", "Config", model.config()),
         ("_llm", "Memory", model.memory()),
         ("__init__", "Stats", gen.stats()),
+        ("__init__", "Figures", llm.metrics(gen).as_dict()),
     ):
         (node,) = (n for n in stub(module) if isinstance(n, ast.ClassDef) and n.name == name)
         fields = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign)]
@@ -189,6 +193,18 @@ def test_versions_agree() -> None:
     assert package["version"] == llm.version == edge_llm.engine.version
 
 
+def test_what_is_seldom_used_takes_no_ram(unix: Callable[..., str]) -> None:
+    script = (
+        "import llm, sys\nprint(sorted(sys.modules))\nllm.Governor()\nprint(sorted(sys.modules))"
+    )
+    first, then = map(ast.literal_eval, unix(script).splitlines())
+    always = {"generator", "hal", "hal.micropython", "hal.shared", "model", "terminal"}
+    assert {name for name in first if name.startswith("llm.")} == {
+        f"llm.{name}" for name in always
+    }
+    assert set(then) - set(first) == {"llm.governor", "llm.limits", "llm.power"}
+
+
 def test_only_relative_imports_and_no_hardware_outside_hal() -> None:
     standard = {"hashlib", "json", "struct", "array", "sys", "select"}
     for path in [*PACKAGE.glob("*.py"), PACKAGE / "hal" / "__init__.py"]:
@@ -200,7 +216,11 @@ def test_only_relative_imports_and_no_hardware_outside_hal() -> None:
 
 
 def test_the_manual_names_real_arguments() -> None:
-    sections = {"llm.load": llm.load, "llm.Generator": llm.Generator}
+    sections = {
+        "llm.load": llm.load,
+        "llm.Generator": llm.Generator,
+        "llm.Governor": llm.Governor,
+    }
     known = {
         name
         for function in (*sections.values(), llm.Generator.stream)
@@ -209,10 +229,12 @@ def test_the_manual_names_real_arguments() -> None:
     named = set(re.findall(r"(\w+)=", TEXT)) - {"end"}  # which is print's
     assert named and named <= known
     for match in re.findall(r"(\w+)=([\w.\"]+)  ", TEXT):
-        for function in (*sections.values(), llm.Generator.stream):
-            parameter = inspect.signature(function).parameters.get(match[0])
-            if parameter is not None:
-                assert repr(parameter.default) == match[1].replace('"', "'"), match
+        defaults = [
+            repr(inspect.signature(function).parameters[match[0]].default)
+            for function in (*sections.values(), llm.Generator.stream)
+            if match[0] in inspect.signature(function).parameters
+        ]
+        assert match[1].replace('"', "'") in defaults, match
 
 
 # -------------------------------------------------------------------------------------- the texts
