@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -271,6 +272,25 @@ def test_a_full_disk_is_one_line() -> None:
     with open("/dev/full", "wb") as full:
         done = program("info", IMAGE, "--json", stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (1, b"edge-llm: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["convert", "pack"])
+def test_what_cannot_be_written_is_named(tmp_path: Path, command: str) -> None:
+    out = tmp_path / "out"
+    model = place(tmp_path, GOOD)
+    before = set(tmp_path.iterdir())
+    arguments = {
+        "convert": ["convert", str(model), "--quantize", "f32", "--output", str(out)],
+        "pack": ["pack", IMAGE, "--romfs", str(out)],
+    }
+    done = program(
+        *arguments[command],
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == f"edge-llm: {out}.partial: File too large\n".encode()
+    assert set(tmp_path.iterdir()) == before
 
 
 @pytest.mark.skipif(not STORIES.is_dir(), reason="needs ../shared/models/stories260K")

@@ -6,7 +6,6 @@ Names here are those of that page. `write_image` streams a model to a file tenso
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -14,13 +13,13 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
 
 from .checks import require
+from .files import complete_file
 from .tiles import (
     ACCUMULATOR_LIMIT,
     GROUP_SIZE,
@@ -341,47 +340,40 @@ def write_image(
     total = _align(at)
     require(total < 2**32, "total_size", f"{total} bytes do not fit an image, the limit is 4 GiB")
 
-    partial = Path(f"{os.fspath(path)}.partial")
-    try:
-        with open(partial, "w+b") as file:
-            file.truncate(total)
-            for name, content in contents.items():
-                file.seek(offsets[name])
-                file.write(content)
-            for tensor in tensors:
-                _write_planes(file, offsets["DATA"], tensor, planes(tensor))
-            table = b"".join(
-                _SECTION.pack(
-                    name.encode(),
-                    offsets[name],
-                    sizes[name],
-                    0 if name == "HASH" else _file_crc(file, offsets[name], sizes[name]),
-                )
-                for name in _SECTIONS
+    with complete_file(path) as file:
+        file.truncate(total)
+        for name, content in contents.items():
+            file.seek(offsets[name])
+            file.write(content)
+        for tensor in tensors:
+            _write_planes(file, offsets["DATA"], tensor, planes(tensor))
+        table = b"".join(
+            _SECTION.pack(
+                name.encode(),
+                offsets[name],
+                sizes[name],
+                0 if name == "HASH" else _file_crc(file, offsets[name], sizes[name]),
             )
-            header = _HEADER.pack(
-                MAGIC,
-                VERSION,
-                _HEADER.size,
-                total,
-                len(_SECTIONS),
-                _HEADER.size,
-                0,
-                bytes(32),
-                0,
-            )[:60]
-            file.seek(0)
-            file.write(header + struct.pack("<I", crc32c(header + table)) + table)
-            digest = hashlib.sha256()
-            for chunk in _chunks(file, 0, offsets["HASH"]):
-                digest.update(chunk)
-            file.seek(offsets["HASH"])
-            file.write(digest.digest())
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
+            for name in _SECTIONS
+        )
+        header = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            _HEADER.size,
+            total,
+            len(_SECTIONS),
+            _HEADER.size,
+            0,
+            bytes(32),
+            0,
+        )[:60]
+        file.seek(0)
+        file.write(header + struct.pack("<I", crc32c(header + table)) + table)
+        digest = hashlib.sha256()
+        for chunk in _chunks(file, 0, offsets["HASH"]):
+            digest.update(chunk)
+        file.seek(offsets["HASH"])
+        file.write(digest.digest())
     return total
 
 

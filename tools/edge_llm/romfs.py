@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from .files import complete_file
+
 ALIGNMENT = 64
 
 _MAGIC = b"\xd2\xcd\x31"  # the record kind 0x14A6B1 of the whole
@@ -47,20 +49,14 @@ def write_romfs(output: str | os.PathLike[str], paths: Iterable[str | os.PathLik
         if name in tree:
             raise ValueError(f"{path}: there are two inputs called {name}")
         tree[name] = _tree(path)
-    partial = Path(f"{os.fspath(output)}.partial")
-    try:
-        with open(partial, "w+b") as file:
-            file.write(_MAGIC)
-            start = _open_record(file)
-            _write_tree(file, tree)
-            if file.tell() % 2:  # the size of the whole must be even
-                file.write(_padding(3))
-            _close_record(file, start)
-            size = file.seek(0, os.SEEK_END)
-        partial.replace(output)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with complete_file(output) as file:
+        file.write(_MAGIC)
+        start = _open_record(file)
+        _write_tree(file, tree)
+        if file.tell() % 2:  # the size of the whole must be even
+            file.write(_padding(3))
+        _close_record(file, start)
+        size = file.seek(0, os.SEEK_END)
     return size
 
 
