@@ -5,6 +5,10 @@ MODEL ?= ../shared/models/stories260K/stories260K.bin
 PROMPT ?= Once upon a time
 TOKENS ?= 128
 
+ifneq ($(words $(MODEL)),1)
+$(error MODEL is a path without spaces, not "$(MODEL)": make would take it for several. Use a link, by ln -s)
+endif
+
 ROOT := $(CURDIR)
 PYTHON := .venv/bin/python
 MPY := $(abspath $(or $(MPY_DIR),build/micropython))
@@ -119,7 +123,7 @@ $(UNIX_ASAN): $(MODULE_FILES) $(call files,firmware/unix) build/.mpy_dir .venv/.
 # Through the environment, where no character of a prompt means anything to make or the shell.
 run: export STORY_PROMPT = $(value PROMPT)
 run: run-settings $(MODEL) $(FIRMWARE) build/$(NAME).romfs
-	@$(PYTHON) firmware/qemu.py --icount --romfs build/$(NAME).romfs run firmware/story.py \
+	@$(PYTHON) firmware/qemu.py --icount --romfs build/$(NAME).romfs run --brief firmware/story.py \
 	    image=/rom/$(NAME).llm prompt="$$STORY_PROMPT" tokens=$(TOKENS)
 
 .PHONY: run-settings

@@ -31,6 +31,15 @@ class BoardError(Exception):
     """The board did not start, crashed, did not answer in time, or a script raised."""
 
 
+class ScriptError(BoardError):
+    """A script raised; the text is its traceback."""
+
+    @property
+    def message(self) -> str:
+        """The last line, without the name of the exception."""
+        return re.sub(r"^\w+: ", "", str(self).splitlines()[-1])
+
+
 class Board:
     """One emulated board, a context manager: QEMU ends with the block, or with this process.
 
@@ -140,7 +149,7 @@ class Board:
         """Runs `script` on the board, from a soft reset, with `variables` as its globals.
 
         Returns what it printed, or passes it on to `output` as it comes and returns "".
-        `seconds` is the longest silence. Raises `BoardError`, with the traceback when the script
+        `seconds` is the longest silence. Raises `BoardError`; `ScriptError` when the script
         raises.
         """
         from mpremote.transport import TransportError
@@ -159,7 +168,7 @@ class Board:
         except (TransportError, SerialException, OSError) as exc:
             raise BoardError(self.crash() or str(exc)) from exc
         if error:
-            raise BoardError(_own_lines(error.decode(errors="replace"), lines.count("\n")))
+            raise ScriptError(_own_lines(error.decode(errors="replace"), lines.count("\n")))
         return "" if output else printed.decode().replace("\r\n", "\n")
 
 
@@ -210,6 +219,9 @@ def main(argv: list[str] | None = None) -> int:
         metavar="NAME=VALUE",
         help="a string that the script finds under NAME",
     )
+    run.add_argument(
+        "--brief", action="store_true", help="of what the script raises print the message only"
+    )
     run.add_argument("--seconds", type=float, default=300, help="longest silence (%(default)s)")
     args = parser.parse_args(argv)
     try:
@@ -231,7 +243,8 @@ def main(argv: list[str] | None = None) -> int:
             board.run(script, args.seconds, _print_bytes, **dict(args.settings))
             return 0
     except (BoardError, OSError) as error:
-        print(error, file=sys.stderr)
+        brief = isinstance(error, ScriptError) and args.brief
+        print(error.message if brief else error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

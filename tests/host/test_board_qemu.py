@@ -181,16 +181,20 @@ def test_silence_is_an_error(board: Board) -> None:
 def test_run_command(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("print(name * int(times))\nraise ValueError(name)\n")
-    done = subprocess.run(
-        [sys.executable, QEMU_PY, "run", script, "name=x y", "times=2"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stdout == "x yx y\n"
-    assert done.returncode == 1
-    assert 'File "<stdin>", line 2' in done.stderr
-    assert done.stderr.endswith("ValueError: x y\n")
+    for options in ([], ["--brief"]):
+        done = subprocess.run(
+            [sys.executable, QEMU_PY, "run", *options, script, "name=x y", "times=2"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stdout == "x yx y\n"
+        assert done.returncode == 1
+        if options:
+            assert done.stderr == "x y\n"
+        else:
+            assert 'File "<stdin>", line 2' in done.stderr
+            assert done.stderr.endswith("ValueError: x y\n")
 
 
 def test_qemu_ends_with_its_starter() -> None:

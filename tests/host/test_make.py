@@ -52,6 +52,14 @@ def test_tokens_must_be_a_number(tokens: str) -> None:
     assert done.stderr.startswith(f'TOKENS is how many tokens to write, a number, not "{tokens}"')
 
 
+@pytest.mark.parametrize("model", ["a model.bin", "my models/stories260K.bin", ""])
+def test_a_model_has_no_space_in_its_path(model: str) -> None:
+    done = make_run(f"MODEL={model}")
+    assert done.returncode != 0 and done.stdout == ""
+    (message,) = done.stderr.splitlines()
+    assert f'MODEL is a path without spaces, not "{model}"' in message
+
+
 def test_a_model_that_is_not_there() -> None:
     done = make_run("MODEL=absent/model.bin")
     assert done.returncode != 0 and done.stdout == ""
