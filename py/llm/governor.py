@@ -307,13 +307,15 @@ class Governor:
         hz = self.levels[i]
         try:
             self._change(hz)
-        except ValueError:  # the chip does not take it
-            self._forget(i)
+        except ValueError:  # the chip does not take it: the next one then
+            if len(self.levels) > 1:
+                self._forget(i)
+                self._set(min(i, self._allowed()))
             return
         self._i = i
         if self.hz != hz:  # it took the next lower one
             if self.hz in self.levels:
-                self._forget(i)
+                self._forget(i)  # which finds its place
             else:
                 self.levels[i] = self.hz
         self._clear()
@@ -337,13 +339,10 @@ class Governor:
                 self._bypass(False)
 
     def _forget(self, i):
-        if len(self.levels) == 1:
-            self.levels[0] = self.hz
-            return
         for column in (self.levels, self._us, self._ms):
             del column[i]
-        self._top = min(self._top, len(self.levels) - 1)
-        self._tops = [min(top, len(self.levels) - 1) for top in self._tops]
+        self._top = max(0, self._top - (i <= self._top))
+        self._tops = [max(0, top - (i <= top)) for top in self._tops]
         self._i = max([j for j, hz in enumerate(self.levels) if hz <= self.hz] + [0])
 
     # ------------------------------------------------------------------------ figures

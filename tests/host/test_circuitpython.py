@@ -126,6 +126,13 @@ def test_hal(chip: str) -> None:
     assert run(source, repr(chip)) == "é\ndone\n"
 
 
+@pytest.mark.parametrize("chip", ["ESP32-S3", "nRF52840"])
+def test_governor_and_metrics(chip: str) -> None:
+    image = ROOT / "tests" / "vectors" / "tiny-int4.llm"
+    source = f"wall = boot.fake('wall')\nCHIP, IMAGE = {chip!r}, {str(image)!r}\n"
+    assert run(source + (HERE / "governor.py").read_text(), repr(chip)) == "done\n"
+
+
 def test_a_build_without_select_can_write() -> None:
     source = """
 import llm, board, busio

@@ -42,6 +42,7 @@ EVERYWHERE = (
     "sources",
     "damaged",
     "cores",
+    "watch",
 )
 MICROPYTHON_ONLY = ("romfs", "memory")
 NOT_ON_CIRCUITPYTHON = ("addresses",)

@@ -440,6 +440,24 @@ def test_a_chip_that_refuses_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chip.hz == chip.found
 
 
+def test_a_step_down_stays_where_it_is_when_levels_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    levels = [20 * MHZ, 40 * MHZ, 80 * MHZ, 160 * MHZ, 240 * MHZ]
+    chip = Chip(levels, refused=levels[:2]).install(monkeypatch)
+    governor = llm.Governor("performance")
+    with governor:
+        governor.step_down()
+        assert chip.hz == 160 * MHZ
+        governor.idle()
+        assert (chip.hz, governor.levels) == (80 * MHZ, levels[2:])
+        governor._begin(None)
+        assert chip.hz == 160 * MHZ
+        governor.step_up()
+        governor._begin(None)
+    assert chip.changes() == [mhz * MHZ for mhz in (160, 80, 160, 240)]
+
+
 def test_a_chip_that_takes_the_next_lower_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     chip = Chip(found=64 * MHZ).install(monkeypatch)
     takes = (20, 50, 64)
