@@ -17,6 +17,11 @@ except ImportError:
     machine = None
 
 try:
+    import select  # here, since finding it takes thousands of instructions
+except ImportError:
+    select = None
+
+try:
     import termios  # the Unix port
 except ImportError:
     termios = None
@@ -78,8 +83,6 @@ def waiting(stream=None):
     global _stdin_poll
     if hasattr(stream, "any"):  # a UART
         return stream.any()
-    import select
-
     if stream is None and _stdin_poll:
         poll = _stdin_poll
     else:
