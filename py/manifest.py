@@ -4,6 +4,7 @@ package(
     "llm",
     (
         "__init__.py",
+        "editor.py",
         "exposition.py",
         "generator.py",
         "governor.py",
@@ -12,6 +13,7 @@ package(
         "meter.py",
         "model.py",
         "power.py",
+        "talk.py",
         "terminal.py",
         "hal/__init__.py",
         "hal/micropython.py",

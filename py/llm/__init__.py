@@ -23,6 +23,7 @@ __all__ = [
     "Metrics",
     "Model",
     "Tokenizer",
+    "chat",
     "digest",
     "help",
     "kernels",
@@ -57,6 +58,13 @@ def metrics(gen, *, window=256, temperature=None, power=None):
     from .meter import Metrics
 
     return Metrics(gen, window=window, temperature=temperature, power=power)
+
+
+def chat(model, stream=None, *, max_tokens=200, stop=None, **settings):
+    """Talks with a model at the terminal, or at a stream. See `__init__.pyi`."""
+    from .talk import chat
+
+    chat(model, stream, max_tokens, stop, settings)
 
 
 def help():

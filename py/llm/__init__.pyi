@@ -17,6 +17,7 @@ __all__ = [
     "Metrics",
     "Model",
     "Tokenizer",
+    "chat",
     "digest",
     "help",
     "kernels",
@@ -33,6 +34,31 @@ def kernels() -> tuple[str, ...]:
 
 def help() -> None:
     """Prints a page on how to use the package."""
+
+def chat(
+    model: Model,
+    stream: Writable | IO[Any] | None = None,
+    *,
+    max_tokens: int | None = 200,
+    stop: str | Iterable[str] | None = None,
+    **settings: Any,
+) -> None:
+    """Talks with a model: reads a text, lets the model go on with it, and so on until `/quit`.
+
+    stream: where someone sits: a second UART, say; None: the terminal.
+    max_tokens, stop: where an answer ends at the latest, as in `Generator.generate`.
+    settings: those of `Generator`.
+
+    What is typed and what the model says is one text in the model's cache, only new tokens are
+    evaluated. `/help` lists the commands, an empty line lets the model go on alone, ESC or Ctrl-C
+    stops it. Lines are edited with the arrow keys, Home, End, Delete, Ctrl-A, Ctrl-E, Ctrl-K,
+    Ctrl-U and Ctrl-W; up and down go through the last 20. A paste of several lines is one text:
+    where the terminal does not mark it (bracketed paste), a line feed that something follows
+    within 30 ms belongs to it. The terminal must read UTF-8 and have 80 columns.
+
+    Lines that go to a stream end with carriage return and line feed. On a desk the terminal gives
+    keys, not lines, as long as this runs; so far not on Windows.
+    """
 
 def load(
     source: str | PathLike[str] | Buffer | int | tuple[int, int],

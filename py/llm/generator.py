@@ -50,6 +50,7 @@ class Generator:
         self._stop = None  # why the text is to end now
         self._n_prompt = 0
         self._n_evaluated = 0  # of the prompt, the rest was in the cache
+        self._end_id = None  # the token that ended the last text by itself
         self._times = [0, 0, 0]
 
     def __repr__(self):
@@ -63,8 +64,9 @@ class Generator:
         """Ends the text that is being written, before its next token."""
         self._stop = "stopped"
 
-    def _begin(self, prompt, max_tokens, stop, echo, every):
-        # The iterator of pieces; with `every`, one for every token, which may be empty.
+    def _begin(self, prompt, max_tokens, stop, echo, every, ids=None):
+        # The iterator of pieces; with `every`, one for every token, which may be empty. `ids` are
+        # the tokens to go on with after those in the cache, in place of a prompt.
         if max_tokens is not None and max_tokens < 0:
             raise ValueError("max_tokens: must be 0 or more")
         stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
@@ -74,19 +76,20 @@ class Generator:
             if not string:
                 raise ValueError("stop: a string is empty")
         model = self.model
-        ids = model.encode(prompt)
+        more = ids is not None
+        if not more:
+            ids = model.encode(prompt)
         if not ids:
             if model.bos_id < 0:
                 raise ValueError("prompt: is empty, and the model has no begin-of-text token")
             ids = [model.bos_id]
-        if len(ids) > model.context:
-            raise ValueError(
-                f"prompt: has {len(ids)} tokens, the context has room for {model.context}"
-            )
+        room = model.context - (model.n_tokens if more and model.policy == "error" else 0)
+        if len(ids) > room:
+            raise ValueError(f"prompt: has {len(ids)} tokens, the context has room for {room}")
         if not isinstance(prompt, str):
             prompt = bytes(prompt).decode()
         self._stop = None
-        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every)
+        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every, more)
         return self._watch(pieces) if self._watchers else pieces
 
     def _watch(self, pieces):
@@ -99,15 +102,19 @@ class Generator:
             for watcher in watchers:
                 watcher._end(self)
 
-    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every):
+    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every, more):
         model = self.model
         model._n_runs += 1
         run = model._n_runs
-        # A number of tokens may go past the context, where the policy lets it.
-        end = model.context if max_tokens is None or model.policy == "error" else -1
-        room = model.context - len(prompt_ids) + 1
-        if max_tokens is not None:
-            room = max_tokens if end < 0 else min(room, max_tokens)
+        start = model.n_tokens if more else 0
+        if max_tokens is not None and model.policy != "error":
+            end = -1  # a number of tokens may go past the context, where the policy lets it
+            room = max_tokens
+        else:
+            end = model.context + (0 if model.policy == "error" else start)
+            room = end - start - len(prompt_ids) + 1
+            if max_tokens is not None:
+                room = min(room, max_tokens)
         self.ids = ids = [0] * room
         del ids[:]  # MicroPython keeps the room, so that the list does not grow between tokens
         self.stop_reason = None
@@ -121,12 +128,14 @@ class Generator:
 
         watchers = self._watchers
         since = hal.ticks_us() if watchers else 0
-        reused = model.reuse(prompt_ids)
+        reused = 0 if more else model.reuse(prompt_ids)
         model.eval(prompt_ids[reused:])
         self._n_evaluated = len(prompt_ids) - reused
-        n_tokens = len(prompt_ids)
+        n_tokens = start + len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
-        self._decoder = decoder = hal.engine.Decoder(model, start=not prompt, ansi=self.ansi)
+        self._decoder = decoder = hal.engine.Decoder(
+            model, start=not (prompt or more), ansi=self.ansi
+        )
         held = ""
         while True:
             reason = self._stop
@@ -137,6 +146,7 @@ class Generator:
                     times[1] = now
                 if token in ends:
                     reason = "end"
+                    self._end_id = token
                 else:
                     times[2] = now
                     ids.append(token)

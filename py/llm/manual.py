@@ -29,6 +29,7 @@ llm: small language models, read in place from flash
       echo=False       the prompt first
   gen.stream("Once upon a time", uart)    to any stream, the terminal if none is given; ESC stops
       token_pin=None  changes its level with every token
+  llm.chat(model)                         type and it goes on; llm.chat(model, uart)
   gen.stop()                              from a task, thread or interrupt
   gen.stats()                             of the last text: tokens, speed, why it ended
 

@@ -44,6 +44,7 @@ class Terminal:
         terminal = self._out is hal.stdout()
         self._is_text = hal.is_text(self._out)
         self._buffer = bytearray(size)
+        self.crlf = False  # whether a line feed needs a carriage return
         self._start = 0
         self._n = 0  # bytes of the buffer that are in use
         self._rest = b""  # what has no room in it
@@ -60,6 +61,8 @@ class Terminal:
     def put(self, text):
         """Writes what the stream takes now of `text` and keeps the rest. Where that is more than
         the buffer holds, `full` is true: time to wait."""
+        if self.crlf:
+            text = text.replace("\n", "\r\n")
         if self._is_text:
             self._out.write(text)
             if hasattr(self._out, "flush"):  # CircuitPython's have none
@@ -120,20 +123,21 @@ class Terminal:
     def key(self):
         """The next key, None if none waits: a character, among them control characters, or a name
         that `_KEYS` has; "" for a key that has no meaning here."""
-        if not self._got and not (self._has_keys and hal.waiting(self._in)):
+        if not self.waiting(0):
             return None
         byte = self._byte()
         if byte == 0x1B:
             return self._escape()
         if byte < 0x80:
-            return chr(byte) if byte >= 0 else None
+            return chr(byte)
         # A character of several bytes: as many more as its first says.
         data = bytes([byte])
         for _ in range(1 if byte < 0xE0 else 2 if byte < 0xF0 else 3):
             byte = self._byte()
-            if byte & 0xC0 != 0x80 or byte < 0:
-                if byte >= 0:
-                    self._got = bytes([byte]) + self._got
+            if byte < 0:
+                return ""
+            if byte & 0xC0 != 0x80:
+                self._got = bytes([byte]) + self._got
                 return ""
             data += bytes([byte])
         try:
@@ -162,22 +166,43 @@ class Terminal:
 
     def _byte(self):
         """The next byte, -1 if none comes within `ESCAPE_MS`."""
-        if not self._got:
-            start = hal.ticks_ms()
+        if not self.waiting(ESCAPE_MS):
+            return -1
+        byte = self._got[0]
+        self._got = self._got[1:]
+        return byte
+
+    def waiting(self, ms):
+        """Whether something is typed within `ms`."""
+        if not self._got and self._has_keys:
+            start = hal.ticks_ms() if ms else 0
             while not hal.waiting(self._in):
-                if hal.ticks_diff(hal.ticks_ms(), start) >= ESCAPE_MS:
-                    return -1
+                if not ms or hal.ticks_diff(hal.ticks_ms(), start) >= ms:
+                    return False
                 hal.sleep_ms(1)
             try:
                 self._got = hal.read(self._in)
             except OSError:
                 self._got = b""
-            if not self._got:  # the other end is closed
-                self._has_keys = False
-                return -1
-        byte = self._got[0]
+            self._has_keys = len(self._got) > 0  # else the other end is closed
+        return len(self._got) > 0
+
+    def skip(self, byte):
+        """Whether `byte` was typed next; then it is no key any more."""
+        if not (self.waiting(0) and self._got.startswith(byte)):
+            return False
         self._got = self._got[1:]
-        return byte
+        return True
+
+    @property
+    def closed(self):
+        """Whether no key will ever come."""
+        return not (self._has_keys or self._got)
+
+    def flush(self):
+        """Waits until all has been written."""
+        while self.pump():
+            self.wait(10)
 
 
 def pour(gen, pieces, terminal, token_pin):

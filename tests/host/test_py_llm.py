@@ -51,6 +51,8 @@ def parameters(node: ast.FunctionDef) -> list[tuple[str, str, str]]:
         found.append((a.vararg.arg, "rest", ""))
     for arg, default in zip(a.kwonlyargs, a.kw_defaults, strict=True):
         found.append((arg.arg, "keyword", ast.unparse(default) if default else ""))
+    if a.kwarg:
+        found.append((a.kwarg.arg, "other keywords", ""))
     return found
 
 
@@ -59,6 +61,7 @@ def real_parameters(function: Callable[..., Any]) -> list[tuple[str, str, str]]:
         inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
         inspect.Parameter.VAR_POSITIONAL: "rest",
         inspect.Parameter.KEYWORD_ONLY: "keyword",
+        inspect.Parameter.VAR_KEYWORD: "other keywords",
     }
     return [
         (p.name, kinds[p.kind], "" if p.default is p.empty else repr(p.default).replace('"', "'"))

@@ -118,6 +118,9 @@ def unbuffer():
 
         before = termios.tcgetattr(sys.stdin)
         tty.setcbreak(sys.stdin)
+        now = termios.tcgetattr(sys.stdin)
+        now[0] &= ~termios.ICRNL  # a carriage return is one
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, now)
     except (ImportError, OSError, termios.error):  # not a terminal
         return lambda: None
     return lambda: termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
