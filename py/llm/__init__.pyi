@@ -68,6 +68,8 @@ def load(
     kv: str = "auto",
     policy: str = "slide",
     sequences: int = 0,
+    ram: int = 0,
+    spill: Any = None,
     kernels: str | None = None,
     block: int = 0,
     cores: int = 0,
@@ -87,6 +89,9 @@ def load(
     policy: when the context is full: "slide", the oldest token but the first 4 falls out; "error",
       ValueError; "compress", old keys and values go to 4 bits to make room for more.
     sequences: how many `model.sequence()` and `fork()` can give out, beside the model's own.
+    ram: bytes that the model may take beside the object; 0: as many as the context needs. With
+      less, old keys and values go to 4 bits as the cache fills; `model.memory()` shows the split.
+    spill: a writable buffer or a file, for old keys and values that the RAM has no room for.
     kernels: one of `kernels()`; None: the best.
     block: tokens of a prompt computed together, 1 to 16; Ctrl-C is heard between two blocks; 0: 8.
     cores: how many compute; the text is the same. 0: all of a chip, one of a desk (MicroPython for
@@ -116,6 +121,8 @@ class Model(_llm.Model):
         kv: str = "auto",
         policy: str = "slide",
         sequences: int = 0,
+        ram: int = 0,
+        spill: Any = None,
         kernels: str | None = None,
         block: int = 0,
         cores: int = 0,

@@ -9,7 +9,7 @@ allocated are the objects that a call returns. Errors of the engine arrive with 
 - MemoryError: not enough RAM; the message says how many bytes are needed and how many are free;
 - OSError: the file or device that pages spill to failed; nothing has changed;
 - TypeError: an argument is of the wrong type (a float where an int is wanted, say);
-- RuntimeError: a callback used the model in the middle of `eval`.
+- RuntimeError: a callback or a stream used the model in the middle of `eval`, or of a state.
 
 A model may be used from one thread at a time. Two models are independent.
 """
@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Buffer
 from collections.abc import Sequence as Sequence_
 from types import TracebackType
-from typing import TypedDict
+from typing import Any, TypedDict
 
 version: str
 """Release of the engine: LLM_VERSION."""
@@ -109,6 +109,20 @@ class _Tokens:
     def tokens(self) -> list[int]:
         """The ids in the cache: all, or the first 4 and those of the window once it has slid."""
 
+    def save_state(self, file: Any) -> None:
+        """Writes the tokens with their keys and values to a binary file (or any stream), in small
+        pieces: docs/state-format.md. Exceptions of the file pass through.
+        """
+
+    def load_state(self, file: Any) -> None:
+        """Reads what `save_state` wrote, on whatever target and in whatever layout, in place of
+        what the cache holds. There are no logits then: `reuse` and `eval` go on from it.
+
+        ValueError: damaged, cut short, a later version, of another model or kind of cache, or its
+        tokens do not fit; MemoryError: other sequences hold the pool; exceptions of the file. The
+        cache is empty then.
+        """
+
     def fork(self) -> Sequence:
         """A new sequence with the same tokens, without logits. Pages are shared until one of the
         two writes. ValueError if all sequences are in use.
@@ -127,6 +141,8 @@ class Model(_Tokens):
         kv: str = "auto",
         policy: str = "slide",
         sequences: int = 0,
+        ram: int = 0,
+        spill: Any = None,
         kernels: str | None = None,
         cores: int = 0,
         verify: bool = True,
@@ -143,6 +159,13 @@ class Model(_Tokens):
           up to twice as many positions stay in the same RAM, at most those trained for; then
           "slide".
         sequences: that `sequence()` and `fork()` can give out. Up to 16 can be evaluated together.
+        ram: bytes that all but the object may take. What the fixed parts leave of them is the pool
+          of pages; if it cannot hold the context, old pages are compressed to 4 bits once 85 % of
+          it is used. 0: as much as the context needs.
+        spill: where full old pages go that the pool has no room for: a writable buffer (slower
+          RAM) at a multiple of 16, which must not be resized, or a file open for reading and
+          writing. Results are the same. A page is written once and then read for every token;
+          without `ram` 512 positions stay in RAM.
         kernels: a name that `kernels()` lists; None: the best.
         cores: how many compute, to the same bits; 0: all of a chip, one of a desk. The others
           start with the first matrix that is large enough for them, and are released when the last
@@ -150,8 +173,9 @@ class Model(_Tokens):
           ESP32-S3, 16 threads on a desk, else 1.
         verify: check the checksum of every section now, which reads the whole image.
 
-        Raises ValueError, MemoryError (needs one free block of `memory()["ram"]` bytes),
-        TypeError.
+        Raises ValueError, TypeError, MemoryError: needs one free block of `memory()["ram"]` bytes,
+        or `ram` is less than the least that will do; the message then has both numbers and the
+        contexts that would fit.
         """
 
     context: int

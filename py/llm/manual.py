@@ -9,11 +9,13 @@ llm: small language models, read in place from flash
       context=0     positions to make room for (RAM grows with it); 0: as many as trained for
       cache=None    "int8", "f32" or "int4" keys and values
       policy="slide"  when the context is full: forget the oldest; or "error", or "compress"
+      ram=0         bytes to make do with; spill=file or buffer: for what finds no room
       sequences=0   texts beside the model's own: model.sequence(), fork(), model.eval_batch()
       cores=0       1 leaves a chip's second core to the radio; 0: all of a chip, one of a desk
       verify=True   check the checksums now, which reads the whole image
   print(model)                            what it is and the RAM it takes
   model.memory()  model.config()          in figures
+  model.save_state(file)                  what it has read; model.load_state(file) goes on there
   model.close()                           frees the RAM (so does `with llm.load(...) as model:`)
 
   gen = llm.Generator(model)

@@ -33,6 +33,7 @@ STORIES = ROOT.parent / "shared" / "models" / "stories260K"
 EVERYWHERE = (
     "tour",
     "cache",
+    "state",
     "digest",
     "errors",
     "text",

@@ -37,6 +37,11 @@ ffi = FFI()
 for _header in _HEADERS:
     ffi.cdef(_declarations(_header.read_text()))
 ffi.cdef("static const char *const LLM_VERSION;")
+# What engine.py provides: the functions of a llm_store_t.
+ffi.cdef("""
+extern "Python" llm_io_t edge_llm_read(void *, uint64_t, void *, size_t);
+extern "Python" llm_io_t edge_llm_write(void *, uint64_t, const void *, size_t);
+""")
 ffi.set_source(
     "edge_llm._engine",
     '#include "ports/ports.h"',

@@ -53,6 +53,66 @@ def kernels() -> tuple[str, ...]:
     return tuple(names)
 
 
+class _Store:
+    """A file as the engine's llm_store_t. Exceptions wait in `error` until the engine returns."""
+
+    def __init__(self, file: Any, model: Model, seeks: bool) -> None:
+        self.error: BaseException | None = None
+        self._file = file
+        self._model = model
+        self._seeks = seeks
+        self._handle = ffi.new_handle(self)
+        self.store = ffi.new("llm_store_t *")
+        self.store.context = self._handle
+        self.store.read = lib.edge_llm_read
+        self.store.write = lib.edge_llm_write
+
+    def transfer(self, name: str, offset: int, data: memoryview) -> int:
+        self._model._busy = True
+        try:
+            if self._seeks:
+                self._file.seek(offset)
+            while data:
+                if name == "read":
+                    piece = self._file.read(len(data))
+                    n = len(piece)
+                    data[:n] = piece
+                else:
+                    n = self._file.write(data)
+                if not n:
+                    return lib.LLM_IO_END if name == "read" else lib.LLM_IO_FAILED
+                data = data[n:]
+        except BaseException as error:
+            self.error = error
+            return lib.LLM_IO_FAILED
+        finally:
+            self._model._busy = False
+        return lib.LLM_IO_OK
+
+    def call(self, function: Any, *arguments: Any) -> None:
+        """Call the engine; an exception of the file comes before its own."""
+        try:
+            _call(function, *arguments)
+        except OSError:
+            if self.error is None:
+                raise
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
+@ffi.def_extern(onerror=None, error=lib.LLM_IO_FAILED)
+def edge_llm_read(context: Any, offset: int, data: Any, size: int) -> int:
+    """llm_store_t.read"""
+    return ffi.from_handle(context).transfer("read", offset, memoryview(ffi.buffer(data, size)))
+
+
+@ffi.def_extern(onerror=None, error=lib.LLM_IO_FAILED)
+def edge_llm_write(context: Any, offset: int, data: Any, size: int) -> int:
+    """llm_store_t.write"""
+    return ffi.from_handle(context).transfer("write", offset, memoryview(ffi.buffer(data, size)))
+
+
 class _Tokens:
     """What a model's main sequence and its others can do."""
 
@@ -75,7 +135,7 @@ class _Tokens:
         done = ffi.new("size_t *")
         while ids:  # block by block, so that Ctrl-C is heard in between
             rest = ffi.from_buffer("uint32_t[]", ids)
-            _call(lib.llm_sequence_eval, model, sequence, rest, len(ids), done)
+            self._owner()._run(lib.llm_sequence_eval, model, sequence, rest, len(ids), done)
             ffi.release(rest)
             ids = ids[done[0] :]
 
@@ -119,6 +179,16 @@ class _Tokens:
         n = lib.llm_sequence_n_cached(model, sequence)
         return [lib.llm_sequence_token(model, sequence, i) for i in range(n)]
 
+    def save_state(self, file: Any) -> None:
+        model, sequence = self._get()
+        store = _Store(file, self._owner(), seeks=False)
+        store.call(lib.llm_sequence_save, model, sequence, store.store)
+
+    def load_state(self, file: Any) -> None:
+        model, sequence = self._get()
+        store = _Store(file, self._owner(), seeks=False)
+        store.call(lib.llm_sequence_load, model, sequence, store.store)
+
     def fork(self) -> Sequence:
         model, sequence = self._get()
         fork = Sequence(self._owner())
@@ -139,6 +209,8 @@ class Model(_Tokens):
         kv: str = "auto",
         policy: str = "slide",
         sequences: int = 0,
+        ram: int = 0,
+        spill: Any = None,
         kernels: str | None = None,
         cores: int = 0,
         verify: bool = True,
@@ -154,6 +226,12 @@ class Model(_Tokens):
         options.policy = _value(
             policy, _POLICIES, "policy: must be 'slide', 'error' or 'compress'"
         )
+        options.ram = _uint(ram, "ram", 256 ** ffi.sizeof("size_t") - 1)
+        self._busy = False
+        self._store = None
+        self._spill = None  # holds the buffer, which then cannot be resized
+        if spill is not None:
+            self._set_spill(options.spill, spill)
         options.kernels = _find_kernels(kernels)
         cores = _uint(cores, "cores", lib.llm_port_cores())
         image = ffi.new("llm_image_t *")
@@ -167,10 +245,27 @@ class Model(_Tokens):
         lib.llm_port_parallel(ffi.addressof(self._model, "parallel"), cores)
         self._release = weakref.finalize(self, _release, self._model)
 
+    def _set_spill(self, region: Any, spill: Any) -> None:
+        try:
+            self._spill = ffi.from_buffer(spill, require_writable=True)
+        except TypeError:
+            self._store = _Store(spill, self, seeks=True)
+            region.store = self._store.store[0]
+            region.size = 2**64 - 1  # it grows
+        else:
+            region.memory = self._spill
+            region.size = len(self._spill)
+
+    def _run(self, function: Any, *arguments: Any) -> None:
+        """Call the engine for something that may need the spill region."""
+        (_call if self._store is None else self._store.call)(function, *arguments)
+
     def _open(self) -> Any:
         """The engine's model; raises ValueError once closed."""
         if self._model is None:
             raise ValueError("model: is closed")
+        if self._busy:
+            raise RuntimeError("model: used by its own stream")
         return self._model
 
     def _get(self) -> tuple[Any, Any]:
@@ -194,7 +289,7 @@ class Model(_Tokens):
         ids = ffi.new("uint32_t[]", [_token(token, model) for token in tokens])
         done = ffi.new("bool *")
         while not done[0]:
-            _call(lib.llm_model_eval_batch, model, items, ids, len(ids), done)
+            self._run(lib.llm_model_eval_batch, model, items, ids, len(ids), done)
 
     def event(self) -> tuple[str, int] | None:
         n = ffi.new("uint32_t *")
@@ -341,8 +436,9 @@ class Model(_Tokens):
 
     def close(self) -> None:
         if self._model is not None:
+            self._open()  # not while it is busy
             self._release()
-        self._model = self._ram = self._data = None
+        self._model = self._ram = self._data = self._spill = self._store = None
 
     def __enter__(self) -> Model:
         self._open()
@@ -376,7 +472,7 @@ class Sequence(_Tokens):
 
     def close(self) -> None:
         if self._sequence is not None and self._model._model is not None:
-            lib.llm_sequence_close(self._model._model, self._sequence)
+            lib.llm_sequence_close(self._model._open(), self._sequence)
         self._sequence = None
 
     def __enter__(self) -> Sequence:

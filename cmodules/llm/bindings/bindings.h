@@ -15,7 +15,11 @@ typedef struct {
     const void *address; // of its buffer when the model was made
     size_t size; // of its buffer when the model was made
     void *ram; // one block of the heap, model.plan.total bytes
-    llm_model_t model; // points into both
+    mp_obj_t spill; // a buffer or stream that pages spill to, or None
+    const void *spill_address; // of the buffer when the model was made, NULL for a stream
+    size_t spill_size; // of the buffer when the model was made
+    bool busy; // a stream is being read or written for it
+    llm_model_t model; // points into all
 } llm_model_obj_t;
 
 // A sequence of a model beside its main one.
@@ -57,6 +61,11 @@ MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_rewind_obj);
 MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_reuse_obj);
 MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_tokens_obj);
 MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_fork_obj);
+MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_save_state_obj);
+MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_load_state_obj);
+
+// Takes the buffer or stream in `o` as the spill region of `model`, which is being made. Raises OSError if it is neither.
+void llm_spill_get(mp_obj_t o, llm_model_obj_t *model, llm_spill_t *spill);
 
 // Model.sequence().
 MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_new_obj);

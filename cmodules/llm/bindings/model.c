@@ -7,6 +7,13 @@
 
 #include "bindings.h"
 
+// A stream that is Python code may not use the model that reads or writes it.
+static void check_busy(const llm_model_obj_t *self) {
+    if (self->busy) {
+        mp_raise_msg(&mp_type_RuntimeError, MP_ERROR_TEXT("model: used by its own stream"));
+    }
+}
+
 llm_model_obj_t *llm_model_get(mp_obj_t o) {
     llm_model_obj_t *self = llm_instance(o, &llm_model_type);
     if (self->data == MP_OBJ_NULL) {
@@ -16,6 +23,11 @@ llm_model_obj_t *llm_model_get(mp_obj_t o) {
     if (!mp_get_buffer(self->data, &buffer, MP_BUFFER_READ) || buffer.buf != self->address || buffer.len != self->size) {
         mp_raise_ValueError(MP_ERROR_TEXT("data: the buffer was moved or resized since the model was made, load it again"));
     }
+    if (self->model.plan.n_spill > 0 && self->spill_address != NULL
+        && (!mp_get_buffer(self->spill, &buffer, MP_BUFFER_RW) || buffer.buf != self->spill_address || buffer.len != self->spill_size)) {
+        mp_raise_ValueError(MP_ERROR_TEXT("spill: the buffer was moved or resized since the model was made, load it again"));
+    }
+    check_busy(self);
     return self;
 }
 
@@ -77,6 +89,8 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         ARG_kv,
         ARG_policy,
         ARG_sequences,
+        ARG_ram,
+        ARG_spill,
         ARG_kernels,
         ARG_cores,
         ARG_verify,
@@ -89,6 +103,8 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         {MP_QSTR_kv, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_QSTR(MP_QSTR_auto)}},
         {MP_QSTR_policy, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_QSTR(MP_QSTR_slide)}},
         {MP_QSTR_sequences, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
+        {MP_QSTR_ram, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
+        {MP_QSTR_spill, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
         {MP_QSTR_kernels, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
         {MP_QSTR_cores, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
         {MP_QSTR_verify, MP_ARG_KW_ONLY | MP_ARG_BOOL, {.u_bool = true}},
@@ -108,11 +124,17 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
             MP_ERROR_TEXT("kv: must be 'auto', 'static' or 'paged', not '%s'")),
         .policy = get_name(args[ARG_policy].u_obj, policy_names, MP_ARRAY_SIZE(policy_names),
             MP_ERROR_TEXT("policy: must be 'slide', 'error' or 'compress', not '%s'")),
+        .ram = (size_t)llm_get_uint(args[ARG_ram].u_obj, "ram: must be an int from 0 to {}", SIZE_MAX),
         .kernels = get_kernels(args[ARG_kernels].u_obj),
     };
     uint32_t cores = (uint32_t)llm_get_uint(args[ARG_cores].u_obj, "cores: must be an int from 0 to {}", llm_port_cores());
     // All of them at once, as far as one pass takes them.
     options.batch = options.sequences < LLM_MAX_BLOCK ? options.sequences : LLM_MAX_BLOCK;
+    llm_model_obj_t *self = mp_obj_malloc_with_finaliser(llm_model_obj_t, type);
+    self->data = MP_OBJ_NULL;
+    self->busy = false;
+    self->model.parallel.n_cores = 1; // until it has some, for model_del
+    llm_spill_get(args[ARG_spill].u_obj, self, &options.spill);
     llm_error_t error;
     llm_image_t image;
     llm_plan_t plan;
@@ -121,9 +143,6 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         llm_raise(&error);
     }
 
-    llm_model_obj_t *self = mp_obj_malloc_with_finaliser(llm_model_obj_t, type);
-    self->data = MP_OBJ_NULL;
-    self->model.parallel.n_cores = 1; // until it has some, for model_del
     self->ram = allocate_ram(&plan);
     if (llm_model_init(&self->model, &image, &options, self->ram, plan.total, &error) != LLM_OK) {
         llm_raise(&error);
@@ -146,7 +165,9 @@ static MP_DEFINE_CONST_FUN_OBJ_1(model_del_obj, model_del);
 static mp_obj_t model_close(mp_obj_t self_in) {
     llm_model_obj_t *self = llm_instance(self_in, &llm_model_type);
     if (self->data != MP_OBJ_NULL) {
+        check_busy(self);
         self->data = MP_OBJ_NULL;
+        self->spill = mp_const_none;
         model_del(MP_OBJ_FROM_PTR(self));
         m_del(byte, self->ram, self->model.plan.total);
         self->ram = NULL;
@@ -464,6 +485,8 @@ static const mp_rom_map_elem_t model_locals_table[] = {
     {MP_ROM_QSTR(MP_QSTR_reuse), MP_ROM_PTR(&llm_sequence_reuse_obj)},
     {MP_ROM_QSTR(MP_QSTR_tokens), MP_ROM_PTR(&llm_sequence_tokens_obj)},
     {MP_ROM_QSTR(MP_QSTR_fork), MP_ROM_PTR(&llm_sequence_fork_obj)},
+    {MP_ROM_QSTR(MP_QSTR_save_state), MP_ROM_PTR(&llm_sequence_save_state_obj)},
+    {MP_ROM_QSTR(MP_QSTR_load_state), MP_ROM_PTR(&llm_sequence_load_state_obj)},
     {MP_ROM_QSTR(MP_QSTR_sequence), MP_ROM_PTR(&llm_sequence_new_obj)},
     {MP_ROM_QSTR(MP_QSTR_eval_batch), MP_ROM_PTR(&model_eval_batch_obj)},
     {MP_ROM_QSTR(MP_QSTR_event), MP_ROM_PTR(&model_event_obj)},

@@ -182,6 +182,7 @@ static mp_obj_t sequence_close(mp_obj_t self_in) {
     if (self->sequence != NULL) {
         llm_model_obj_t *model = llm_instance(self->model, &llm_model_type);
         if (model->data != MP_OBJ_NULL) { // else its memory is gone
+            llm_model_get(self->model); // not while it is busy
             llm_sequence_close(&model->model, self->sequence);
         }
         self->sequence = NULL;
@@ -216,6 +217,8 @@ static const mp_rom_map_elem_t sequence_locals_table[] = {
     {MP_ROM_QSTR(MP_QSTR_reuse), MP_ROM_PTR(&llm_sequence_reuse_obj)},
     {MP_ROM_QSTR(MP_QSTR_tokens), MP_ROM_PTR(&llm_sequence_tokens_obj)},
     {MP_ROM_QSTR(MP_QSTR_fork), MP_ROM_PTR(&llm_sequence_fork_obj)},
+    {MP_ROM_QSTR(MP_QSTR_save_state), MP_ROM_PTR(&llm_sequence_save_state_obj)},
+    {MP_ROM_QSTR(MP_QSTR_load_state), MP_ROM_PTR(&llm_sequence_load_state_obj)},
     {MP_ROM_QSTR(MP_QSTR_close), MP_ROM_PTR(&sequence_close_obj)},
     {MP_ROM_QSTR(MP_QSTR___enter__), MP_ROM_PTR(&mp_identity_obj)},
     {MP_ROM_QSTR(MP_QSTR___exit__), MP_ROM_PTR(&sequence_exit_obj)},

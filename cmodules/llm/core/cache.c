@@ -202,6 +202,18 @@ static void compress_values(const llm_kv_t *kv, uint8_t *packed, uint16_t *scale
     }
 }
 
+static void halve_page(llm_kv_t *kv, llm_page_t *page) {
+    if (page->kind == LLM_PAGE_FULL) {
+        llm_kv_give(kv, page->values);
+        page->values = LLM_NONE;
+        page->kind = LLM_PAGE_INT4;
+    }
+}
+
+void llm_kv_halve(llm_kv_t *kv, const llm_sequence_t *s, uint32_t i) {
+    halve_page(kv, &kv->pages[*entry_of(kv, s, i / kv->page)]);
+}
+
 // Compresses a full page in RAM in place and gives the unit of its values back.
 static void compress_page(llm_kv_t *kv, llm_page_t *page) {
     const size_t rows = rows_size(kv);
@@ -217,9 +229,7 @@ static void compress_page(llm_kv_t *kv, llm_page_t *page) {
         compress_keys(kv, out, value_scales + kv->page, keys, (const uint16_t *)(keys + rows));
         compress_values(kv, out + rows / 2, value_scales, value, (const uint16_t *)(value + rows));
     }
-    llm_kv_give(kv, page->values);
-    page->values = LLM_NONE;
-    page->kind = LLM_PAGE_INT4;
+    halve_page(kv, page);
 }
 
 // ---------------------------------------------------------------------------- views
@@ -231,7 +241,12 @@ static const void *fetch(const llm_kv_t *kv, uint32_t unit, size_t offset, void 
         return address_of(kv, unit) + offset;
     }
     uint64_t start = (uint64_t)(unit - kv->n_units[0]) * kv->unit_size + offset;
-    return kv->store.read(kv->store.context, start, buffer, size) ? buffer : NULL;
+    return kv->store.read(kv->store.context, start, buffer, size) == LLM_IO_OK ? buffer : NULL;
+}
+
+void *llm_kv_part4(const llm_kv_t *kv, uint32_t page, uint32_t part) {
+    size_t size = rows_size(kv) + (kv->page + kv->head_dim) * sizeof(uint16_t);
+    return (void *)fetch(kv, kv->pages[page].keys, (size_t)part * kv->part4, kv->scratch, size);
 }
 
 bool llm_kv_view(llm_kv_t *kv, uint32_t page, uint32_t part, bool values, llm_view_t *view) {
@@ -319,7 +334,7 @@ static bool spill_page(llm_kv_t *kv, llm_page_t *page) {
         const uint8_t *data = address_of(kv, *units[i]);
         if (kv->memory[1] != NULL) {
             memcpy(address_of(kv, target), data, kv->unit_size);
-        } else if (!kv->store.write(kv->store.context, (uint64_t)(target - kv->n_units[0]) * kv->unit_size, data, kv->unit_size)) {
+        } else if (kv->store.write(kv->store.context, (uint64_t)(target - kv->n_units[0]) * kv->unit_size, data, kv->unit_size) != LLM_IO_OK) {
             return false;
         }
         target = kv->links[target];

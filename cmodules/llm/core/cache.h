@@ -18,12 +18,18 @@
 #define LLM_NONE 65535 // no unit, no page, no row
 #define LLM_REGIONS 2 // RAM, and the slower region that pages spill to
 
-// Reads and writes a file or block device. Both return false on failure; they may also not return at all (a Python exception):
-// the cache is then as if the call that needed them had not begun.
+typedef enum {
+    LLM_IO_OK = 0, // all bytes were read or written
+    LLM_IO_END, // there are fewer to be read
+    LLM_IO_FAILED, // the storage failed
+} llm_io_t;
+
+// Reads and writes a file or block device. The functions may also not return at all (a Python exception): the cache is then as if
+// the call that needed them had not begun.
 typedef struct {
     void *context; // the first argument
-    bool (*read)(void *context, uint64_t offset, void *data, size_t size);
-    bool (*write)(void *context, uint64_t offset, const void *data, size_t size);
+    llm_io_t (*read)(void *context, uint64_t offset, void *data, size_t size);
+    llm_io_t (*write)(void *context, uint64_t offset, const void *data, size_t size);
 } llm_store_t;
 
 typedef enum {
@@ -60,7 +66,8 @@ typedef struct {
     uint32_t head_dim; // elements of a key or value
     uint32_t n_parts; // n_layers * n_kv_heads: a unit has one part for each
     uint32_t part; // bytes of one: rows [page][head_dim] int8 or float, then scales [page] bfloat16 if int8
-    uint32_t part4; // bytes of a part of a compressed page: see compress.c
+    uint32_t part4; // bytes of one of a compressed page: keys [page][head_dim] and values in 4 bits, scales of values [page] and of
+                    // the keys' channels [head_dim], bfloat16
     size_t unit_size; // bytes
     bool paged; // a sequence has as many pages as it needs, not one of the whole context
     bool f32; // rows are float
@@ -126,6 +133,12 @@ typedef struct {
 
 // Shows the keys or `values` of part `part` of a page. False if the store failed.
 bool llm_kv_view(llm_kv_t *kv, uint32_t page, uint32_t part, bool values, llm_view_t *view);
+
+// The bytes of part `part` of a compressed page: in place, or read into the scratch. NULL if the store failed.
+void *llm_kv_part4(const llm_kv_t *kv, uint32_t page, uint32_t part);
+
+// Makes the page of token `i`, which is in RAM and not shared, a compressed one without contents.
+void llm_kv_halve(llm_kv_t *kv, const llm_sequence_t *s, uint32_t i);
 
 // The keys or values of part `part` of a page that is being written: always in RAM and as computed.
 void *llm_kv_rows(const llm_kv_t *kv, uint32_t page, uint32_t part, bool values);

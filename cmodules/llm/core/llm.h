@@ -301,6 +301,16 @@ float *llm_sequence_logits(const llm_model_t *model, const llm_sequence_t *seque
 uint32_t llm_sequence_n_cached(const llm_model_t *model, const llm_sequence_t *sequence);
 uint32_t llm_sequence_token(const llm_model_t *model, const llm_sequence_t *sequence, uint32_t i);
 
+// Writes the tokens of a sequence with their keys and values to a store, from offset 0 on, in pieces of up to 256 bytes: the state
+// that llm_sequence_load reads into a sequence of any model of the same image and the same kind of cache, in which they fit
+// (docs/state-format.md). LLM_ERROR_STORAGE if the store fails.
+llm_status_t llm_sequence_save(llm_model_t *model, const llm_sequence_t *sequence, const llm_store_t *store, llm_error_t *error);
+
+// Replaces what a sequence holds, and has no logits then. LLM_ERROR_VALUE if the state is damaged, cut short, of another model or
+// does not fit; LLM_ERROR_STORAGE if the store fails; LLM_ERROR_MEMORY if other sequences hold the pool: the sequence is empty
+// then. If the store does not return, llm_sequence_rewind to 0 has to come next.
+llm_status_t llm_sequence_load(llm_model_t *model, llm_sequence_t *sequence, const llm_store_t *store, llm_error_t *error);
+
 // What happened for want of room.
 typedef enum {
     LLM_EVENT_NONE = 0,

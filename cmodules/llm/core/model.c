@@ -178,21 +178,30 @@ static void set_layout(llm_plan_t *plan, const llm_options_t *options, uint32_t 
     set_context(plan, context);
 }
 
-// The longest context that `options` with a cache of this kind would have room for, 0 if there is none.
-static uint32_t longest_context(const llm_config_t *c, const llm_plan_t *like, const llm_options_t *options, llm_cache_t cache) {
+// Bytes that the model takes with a context, uncompressed or as much `compressed` as can be.
+static uint64_t total_for(const llm_config_t *c, const llm_plan_t *like, const llm_options_t *options, uint32_t context, bool compressed) {
     llm_plan_t plan = *like;
-    plan.cache = cache;
     plan.n_spill = 0;
+    set_layout(&plan, options, context);
+    parts_t p = measure(c, &plan, kernels_of(options));
+    uint64_t plain = total(&p);
+    if (!compressed || plan.cache == LLM_CACHE_F32 || options->layout == LLM_LAYOUT_STATIC) {
+        return plain;
+    }
+    plan.layout = LLM_LAYOUT_PAGED;
+    set_context(&plan, context);
+    plan.n_units = (uint32_t)least_units(&plan);
+    p = measure(c, &plan, kernels_of(options));
+    return total(&p) < plain ? total(&p) : plain;
+}
+
+// The longest context for which there is room, 0 if there is none.
+static uint32_t longest_context(const llm_config_t *c, const llm_plan_t *like, const llm_options_t *options, bool compressed) {
     uint32_t fits = 0;
     uint32_t end = c->context + 1;
     while (end - fits > 1) {
-        set_layout(&plan, options, fits + (end - fits) / 2);
-        parts_t p = measure(c, &plan, kernels_of(options));
-        if (total(&p) <= options->ram) {
-            fits = plan.context;
-        } else {
-            end = plan.context;
-        }
+        uint32_t middle = fits + (end - fits) / 2;
+        *(total_for(c, like, options, middle, compressed) <= options->ram ? &fits : &end) = middle;
     }
     return fits;
 }
@@ -230,8 +239,8 @@ static llm_status_t plan_ram(const llm_config_t *c, const llm_options_t *options
     plan->n_units = (uint32_t)(least < wanted ? least : wanted);
     parts_t p = measure(c, plan, kernels);
     llm_error_t first;
-    llm_fail(&first, LLM_ERROR_MEMORY, "ram: {} bytes are needed and {} given; context={} would fit, {} with cache='int4'", total(&p), options->ram);
-    return llm_fail(error, LLM_ERROR_MEMORY, first.message, longest_context(c, plan, options, plan->cache), longest_context(c, plan, options, LLM_CACHE_INT4));
+    llm_fail(&first, LLM_ERROR_MEMORY, "ram: {} bytes are needed and {} given; context={} would fit, {} with old pages compressed", total(&p), options->ram);
+    return llm_fail(error, LLM_ERROR_MEMORY, first.message, longest_context(c, plan, options, false), longest_context(c, plan, options, true));
 }
 
 // Lets the context grow as far as the pool holds it compressed.
