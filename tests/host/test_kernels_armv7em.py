@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_kernels_host import build
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/bench"))
@@ -22,20 +22,6 @@ SET = CORE / "kernels/armv7em"
 MACHINES = {"cortex-m7": "mps2-an500", "cortex-m4": "mps2-an386"}
 M7 = ["-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard"]
 FLAGS = ["-std=c99", "-O3", "-ffp-contract=off", "-fno-fast-math"]
-
-
-def build(target: str, *variables: str) -> Path:
-    """Build check_kernels for a target of tests/kernels/Makefile; returns the program."""
-    done = subprocess.run(
-        ["make", "-s", "-C", ROOT / "tests/kernels", target, *variables],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
-    )
-    assert done.returncode == 0, done.stdout
-    folders = [v.removeprefix("BUILD=") for v in variables if v.startswith("BUILD=")]
-    return Path(folders[0] if folders else ROOT / "build/kernels") / target
 
 
 def run(program: Path) -> subprocess.CompletedProcess[str]:
