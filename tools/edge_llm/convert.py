@@ -66,11 +66,15 @@ def convert(
     )
 
     def planes(tensor: Tensor) -> tuple[np.ndarray, ...]:
-        values = source.tensor(tensor.name, tensor.layer)
         label = f"{tensor.label} of {source.origin['file']}"
         if tensor.dtype.quantized:
-            result = pack(rtn.quantize(label, values, tensor.dtype.bits), tensor.dtype.bits)
+            # The floats are gone before the codes are packed, so that both are never in memory.
+            matrix = rtn.quantize(
+                label, source.tensor(tensor.name, tensor.layer), tensor.dtype.bits
+            )
+            result = pack(matrix, tensor.dtype.bits)
         else:
+            values = source.tensor(tensor.name, tensor.layer)
             check_finite(label, values)
             result = (values,)
         if progress:

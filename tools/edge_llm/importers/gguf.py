@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..image import Config, Dtype, directory, rope_phase
-from ..tokenizer import Tokenizer, TokenType
-from .gguf_file import GgufFile
+from ..tokenizer import Split, Tokenizer, TokenType, from_bpe
+from .gguf_file import GgufError, GgufFile
 
 _ARCHITECTURE = "llama"
 _FREQUENCIES = "rope_freqs.weight"
@@ -27,11 +27,17 @@ _TOKEN_TYPES = {
     _NORMAL: TokenType.NORMAL,
     _UNKNOWN: TokenType.UNKNOWN,
     _CONTROL: TokenType.CONTROL,
+    _USER_DEFINED: TokenType.USER,
     _UNUSED: TokenType.CONTROL,  # never encoded
     _BYTE: TokenType.BYTE,
 }
-# Field of Tokenizer, key, and what llama.cpp takes if it is missing.
-_SPECIAL = (("bos_id", "bos", 1), ("eos_id", "eos", 2), ("unk_id", "unknown", 0))
+# How text is split before byte-level BPE merges it, by `tokenizer.ggml.pre`.
+_SPLITS = {
+    "gpt-2": Split.GPT2,
+    "llama-bpe": Split.LLAMA3,
+    "qwen2": Split.QWEN2,
+    "smollm": Split.SMOLLM,
+}
 
 
 def open_checkpoint(path: Path, tokenizer: Path | None) -> Checkpoint:
@@ -180,53 +186,88 @@ def read_tokenizer(file: GgufFile) -> Tokenizer:
     Raises:
         ValueError: it is damaged, or of a kind that images do not have.
     """
+    readers = {"llama": _sentencepiece, "gpt2": _byte_level_bpe}
     model = file.text("tokenizer.ggml.model")
-    if model == "llama":
-        return _sentencepiece(file)
-    file.fail(
-        f"tokenizer.ggml.model is {model}, edge-llm knows llama (SentencePiece)",
-        "choose a model with that tokenizer",
-    )
+    if model not in readers:
+        file.fail(
+            f"tokenizer.ggml.model is {model}, edge-llm knows llama (SentencePiece) and gpt2 "
+            "(byte-level BPE)",
+            "choose a model with such a tokenizer",
+        )
+    try:
+        tokenizer = readers[model](file)
+        tokenizer.check()
+    except GgufError:
+        raise
+    except ValueError as error:
+        file.fail(f"in its tokenizer, {error}", "the file is damaged")
+    return tokenizer
 
 
 def _sentencepiece(file: GgufFile) -> Tokenizer:
-    names = file.strings("tokenizer.ggml.tokens")
+    names, types = _tokens(file)
     scores = file.array("tokenizer.ggml.scores", len(names)).astype(np.float32)
-    kinds = file.array("tokenizer.ggml.token_type", len(names)).tolist()
     if np.isnan(scores).any():
         file.fail(f"the score of token {int(np.isnan(scores).argmax())} is NaN", "it is damaged")
     pieces = []
-    for token, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        if kind not in _TOKEN_TYPES:
-            file.fail(
-                f"token {token} ({name.decode(errors='replace')!r}) is of type {kind}, which the "
-                "tokenizer of an image does not have",
-                "choose a model without such tokens",
-            )
-        if kind == _BYTE:
+    for token, (name, kind) in enumerate(zip(names, types, strict=True)):
+        if kind == TokenType.BYTE:
             byte = re.fullmatch(rb"<0x([0-9A-Fa-f]{2})>", name)
             if not byte:
                 file.fail(f"byte token {token} is {name!r}, not <0x..>", "the file is damaged")
             name = bytes.fromhex(byte[1].decode())
         pieces.append(name.replace("\u2581".encode(), b" "))
-    ids = {
-        field: file.integer(f"tokenizer.ggml.{key}_token_id", default)
-        for field, key, default in _SPECIAL
-    }
-    flags = {
-        field: bool(file.metadata.get(f"tokenizer.ggml.{key}", True))
-        for field, key in (("add_bos", "add_bos_token"), ("add_space_prefix", "add_space_prefix"))
-    }
-    tokenizer = Tokenizer(
+    return Tokenizer(
         pieces,
         np.unique(-scores, return_inverse=True)[1].astype(np.uint32),
-        np.array([_TOKEN_TYPES[kind] for kind in kinds], np.uint8),
-        **ids,
-        **flags,
-        byte_fallback=_BYTE in kinds,
+        np.array(types, np.uint8),
+        # What llama.cpp takes if they are missing.
+        bos_id=_special(file, "bos", 1),
+        eos_id=_special(file, "eos", 2),
+        unk_id=_special(file, "unknown", 0),
+        add_bos=_flag(file, "add_bos_token", True),
+        add_space_prefix=_flag(file, "add_space_prefix", True),
+        byte_fallback=TokenType.BYTE in types,
     )
-    try:
-        tokenizer.check()
-    except ValueError as error:
-        file.fail(f"in its tokenizer, {error}", "the file is damaged")
-    return tokenizer
+
+
+def _byte_level_bpe(file: GgufFile) -> Tokenizer:
+    pattern = file.text("tokenizer.ggml.pre", "missing")
+    if pattern not in _SPLITS:
+        file.fail(
+            f"tokenizer.ggml.pre, the pattern that splits text, is {pattern}, edge-llm knows "
+            f"{', '.join(_SPLITS)}",
+            "choose a model with one of these",
+        )
+    split = _SPLITS[pattern]
+    names, types = _tokens(file)
+    return from_bpe(
+        [name.decode() for name in names],
+        [merge.decode() for merge in file.strings("tokenizer.ggml.merges")],
+        types,
+        split,
+        bos_id=_special(file, "bos", -1),
+        eos_id=_special(file, "eos", -1),
+        unk_id=_special(file, "unknown", -1),
+        add_bos=_flag(file, "add_bos_token", split == Split.LLAMA3),
+        ignore_merges=split == Split.LLAMA3,
+    )
+
+
+def _tokens(file: GgufFile) -> tuple[list[bytes], list[TokenType]]:
+    """Names and types."""
+    names = file.strings("tokenizer.ggml.tokens")
+    kinds = file.array("tokenizer.ggml.token_type", len(names)).tolist()
+    for token, kind in enumerate(kinds):
+        if kind not in _TOKEN_TYPES:
+            name = names[token].decode(errors="replace")
+            file.fail(f"token {token} ({name!r}) is of the unknown type {kind}", "it is damaged")
+    return names, [_TOKEN_TYPES[kind] for kind in kinds]
+
+
+def _special(file: GgufFile, key: str, default: int) -> int:
+    return file.integer(f"tokenizer.ggml.{key}_token_id", default)
+
+
+def _flag(file: GgufFile, key: str, default: bool) -> bool:
+    return bool(file.metadata.get(f"tokenizer.ggml.{key}", default))

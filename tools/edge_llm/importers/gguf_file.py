@@ -47,6 +47,10 @@ _MOST_STRINGS = 1 << 22
 _BLOCK = 1 << 20  # elements that are dequantized at once
 
 
+class GgufError(ValueError):
+    """What is wrong, with the name of the file."""
+
+
 class GgufTensor(NamedTuple):
     """A tensor of the file, one that can be read."""
 
@@ -57,7 +61,7 @@ class GgufTensor(NamedTuple):
 
 
 class GgufFile:
-    """A GGUF file, mapped.
+    """A GGUF file.
 
     Attributes:
         version: 2 or 3.
@@ -69,7 +73,7 @@ class GgufFile:
         """Open a file and read its structure.
 
         Raises:
-            ValueError: naming the file and what is wrong with it.
+            GgufError: naming the file and what is wrong with it.
             OSError: it cannot be read.
         """
         self.path = path
@@ -93,26 +97,28 @@ class GgufFile:
             self._place(name, kind, shape, data + offset)
 
     def fail(self, problem: str, remedy: str) -> NoReturn:
-        """Raise ValueError, naming the file."""
-        raise ValueError(f"{self.path}: {problem}; {remedy}")
+        """Raise GgufError, naming the file."""
+        raise GgufError(f"{self.path}: {problem}; {remedy}")
 
     # -------------------------------------------------------------------------------- contents
 
     def values(self, name: str) -> np.ndarray:
-        """A tensor as float32 [rows, cols], one row if it has one dimension; float32 ones are a
-        view of the file."""
+        """A tensor as float32 [rows, cols], one row if it has one dimension, finite or not;
+        float32 ones are a view of the file."""
         tensor = self.tensors[name]
-        cols = tensor.shape[-1]
-        content = self._content[tensor.offset : tensor.offset + tensor.size]
-        rows = content.reshape(-1, tensor.size // max(1, int(np.prod(tensor.shape[:-1]))))
+        cols, rows = tensor.shape[-1], int(np.prod(tensor.shape[:-1]))
         if tensor.kind == GGMLQuantizationType.F32:
-            return rows.view("<f4")
-        values = np.empty((len(rows), cols), np.float32)
+            content = self._content[tensor.offset : tensor.offset + tensor.size]
+            return content.view("<f4").reshape(rows, cols)
+        values = np.empty((rows, cols), np.float32)
         height = max(1, _BLOCK // cols)
-        with np.errstate(all="ignore"):  # of damaged scales: whoever takes the values checks them
-            for start in range(0, len(rows), height):
-                block = slice(start, start + height)
-                values[block] = quants.dequantize(rows[block], tensor.kind)
+        # Read, not mapped: whatever was looked at through a map counts as memory in use.
+        with open(self.path, "rb") as file, np.errstate(all="ignore"):  # of damaged scales
+            file.seek(tensor.offset)
+            for start in range(0, rows, height):
+                block = values[start : start + height]
+                content = np.fromfile(file, np.uint8, len(block) * tensor.size // rows)
+                block[:] = quants.dequantize(content.reshape(len(block), -1), tensor.kind)
         return values
 
     def integer(self, key: str, default: int | None = None) -> int:
