@@ -5,9 +5,9 @@
 #include <arm_acle.h>
 
 #include "../ref/ref.h"
-#include "fpu.h"
 
 // The loops, in attention_scores.S, attention_softmax.S and attention_values.S.
+void llm_armv7em_quantize_queries(int32_t *codes, float *scales, const float *q, uint32_t head_dim, uint32_t n, float scale);
 void llm_armv7em_score_two_of_8(float *scores, float max[2], const int32_t codes[8], const int8_t *k, const uint16_t *k_scale, uint32_t n, float scale0, float scale1);
 void llm_armv7em_score_two(float *scores, float max[2], const int32_t *codes, const int8_t *k, const uint16_t *k_scale, uint32_t n, uint32_t head_dim, float scale0, float scale1);
 float llm_armv7em_score_one(float *scores, const int32_t *codes, const int8_t *k, const uint16_t *k_scale, uint32_t n, uint32_t head_dim, float scale, float max);
@@ -58,49 +58,16 @@ static inline uint32_t together(const llm_attention_t *a, uint32_t i) {
 
 // ---------------------------------------------------------------------------- queries
 
-// Two int16 in a word.
-static inline int32_t pair(int32_t low, int32_t high) {
-    int32_t result;
-    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(result) : "r"(low), "r"(high));
-    return result;
-}
-
-// A query as int16 codes, `step` words apart: even, then odd elements of each four. Returns their scale.
-static float quantize_query(int32_t *codes, uint32_t step, const float *q, uint32_t head_dim) {
-    float max0 = 0.0f;
-    float max1 = 0.0f;
-    for (uint32_t i = 0; i < head_dim; i += 4) {
-        max0 = llm_armv7em_max(max0, llm_armv7em_abs(q[i]));
-        max1 = llm_armv7em_max(max1, llm_armv7em_abs(q[i + 1]));
-        max0 = llm_armv7em_max(max0, llm_armv7em_abs(q[i + 2]));
-        max1 = llm_armv7em_max(max1, llm_armv7em_abs(q[i + 3]));
-    }
-    float max = llm_armv7em_max(max0, max1);
-    float k = 127.0f / max;
-    float scale = max / 127.0f;
-    if (max < LLM_SMALLEST) {
-        k = scale = 0.0f;
-    }
-    for (uint32_t i = 0; i < head_dim; i += 4, codes += 2 * step) {
-        codes[0] = pair(llm_armv7em_round(q[i] * k), llm_armv7em_round(q[i + 2] * k));
-        codes[step] = pair(llm_armv7em_round(q[i + 1] * k), llm_armv7em_round(q[i + 3] * k));
-    }
-    return scale;
-}
-
 void llm_armv7em_attention_query(const llm_attention_t *a) {
     uint32_t head_dim = a->head_dim;
     if (head_dim % 8 != 0) {
         llm_ref_attention_query(a);
         return;
     }
-    const float *q = a->q;
     for (uint32_t i = 0, n; i < a->n_queries; i += n) {
         n = together(a, i);
         queries_t *queries = queries_at(a, i);
-        for (uint32_t j = 0; j < n; j++, q += head_dim) {
-            queries->scale[j] = quantize_query(codes_of(queries) + j, n, q, head_dim) * a->scale;
-        }
+        llm_armv7em_quantize_queries(codes_of(queries), queries->scale, a->q + i * head_dim, head_dim, n, a->scale);
     }
 }
 

@@ -1,5 +1,5 @@
 // Scores of attention over an int8 cache, two positions at a time: of two queries, which share each key that is widened (for heads of
-// 8 elements with the queries in registers), and of one.
+// 8 elements with the queries in registers), and of one. Before them, how a query is quantized.
 //
 // Codes of a query are int16: of each four elements the even ones, then the odd ones. Those of two queries take turns, word by word.
 #include "../sets.h"
@@ -49,6 +49,70 @@
     max s8, s4
     max s9, s5
     .endm
+
+// ---------------------------------------------------------------------------- queries
+
+// void llm_armv7em_quantize_queries(int32_t *codes, float *scales, const float *q, uint32_t head_dim, uint32_t n, float scale);
+// codes [head_dim / 2][n] and scales [n] of q [n][head_dim], the latter times `scale`. head_dim is a multiple of 4.
+    .global llm_armv7em_quantize_queries
+    .type llm_armv7em_quantize_queries, %function
+    .balign 8
+llm_armv7em_quantize_queries:
+    push {r4-r9, lr}
+    ldr r4, [sp, #28] // n: queries still to come
+    lsl r5, r4, #2 // from one word of a query to the next
+    ldr r6, =0x0DA24260 // LLM_SMALLEST
+    ldr r7, =0x42FE0000 // 127
+    vmov s10, s11, r6, r7
+    vmov.f32 s12, s0
+    mov lr, #0
+
+1:  mov r6, r2
+    add r7, r2, r3, lsl #2 // end of the query
+    vmov s8, s9, lr, lr // largest magnitudes so far
+2:  vldmia r6!, {s0-s3}
+    .irp s, s0, s1, s2, s3
+    vabs.f32 \s, \s
+    .endr
+    max s8, s0
+    max s9, s1
+    max s8, s2
+    max s9, s3
+    cmp r6, r7
+    bne 2b
+    max s8, s9
+    vdiv.f32 s9, s8, s11
+    vcmp.f32 s8, s10
+    vdiv.f32 s8, s11, s8
+    vmrs APSR_nzcv, fpscr
+    bpl 3f
+    vmov s8, s9, lr, lr // too small for 127 / it
+3:  vmul.f32 s9, s9, s12
+    vstmia r1!, {s9}
+    mov r6, r0
+4:  vldmia r2!, {s0-s3}
+    .irp s, s0, s1, s2, s3
+    vmul.f32 \s, \s, s8
+    .endr
+    .irp s, s0, s1, s2, s3
+    vcvtr.s32.f32 \s, \s
+    .endr
+    vmov r8, r9, s0, s1
+    vmov r12, s2
+    pkhbt r8, r8, r12, lsl #16
+    vmov r12, s3
+    pkhbt r9, r9, r12, lsl #16
+    str r8, [r6]
+    str r9, [r6, r5]
+    add r6, r6, r5, lsl #1
+    cmp r2, r7
+    bne 4b
+    add r0, r0, #4
+    subs r4, r4, #1
+    bne 1b
+    pop {r4-r9, pc}
+    .ltorg
+    .size llm_armv7em_quantize_queries, . - llm_armv7em_quantize_queries
 
 // ---------------------------------------------------------------------------- two queries of 8 elements
 
