@@ -2,7 +2,6 @@
 #include "armv7em.h"
 
 #if LLM_KERNELS_ARMV7EM
-#include "fpu.h"
 #include "quantize.h"
 
 float llm_armv7em_max_magnitude(const float *x, uint32_t n);
@@ -45,7 +44,7 @@ uint16_t llm_armv7em_quantize_kv(int8_t *codes, const float *x, uint32_t n) {
         llm_armv7em_quantize_bytes(codes, x, whole / 4, k);
     }
     for (uint32_t i = whole; i < n; i++) {
-        codes[i] = (int8_t)llm_armv7em_round(x[i] * k);
+        codes[i] = (int8_t)llm_round(x[i] * k);
     }
     return (uint16_t)(bits >> 16);
 }

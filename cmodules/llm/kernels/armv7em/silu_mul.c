@@ -2,7 +2,6 @@
 
 #if LLM_KERNELS_ARMV7EM
 #include "../ref/ref.h"
-#include "fpu.h"
 #include "quantize.h"
 
 float llm_armv7em_silu_mul_pairs(float *gate, const float *up, const float *gate_end);
@@ -12,7 +11,8 @@ float llm_armv7em_silu_mul_quantize(void *codes, float *gate, const float *up, u
     float max = even > 0 ? llm_armv7em_silu_mul_pairs(gate, up, gate + even) : 0.0f;
     if (even < n) {
         llm_ref_silu_mul(gate + even, up + even, 1);
-        max = llm_armv7em_max(max, llm_armv7em_abs(gate[even]));
+        float last = gate[even] < 0.0f ? -gate[even] : gate[even];
+        max = last > max ? last : max;
     }
     return llm_armv7em_quantize_max(codes, gate, n, max);
 }
