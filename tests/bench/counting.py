@@ -126,6 +126,8 @@ def _for_mca(name: str, arguments: str) -> list[str]:
     address or go backwards: these become a load and an addition, or a load forwards."""
     if re.fullmatch(r"b(?:eq|ne|cs|hs|cc|lo)?", name):
         return [f"{name}.w loop"]
+    if name in ("cbz", "cbnz"):
+        return [f"{name} {arguments.split(',')[0]}, #0"]  # objdump's target is hexadecimal
     stepping = re.fullmatch(r"(.*\[(\w+))\], #(-?\d+)", arguments)
     if stepping and name in ("ldr", "ldrd", "str", "strd"):
         return [f"{name} {stepping[1]}]", f"add {stepping[2]}, {stepping[2]}, #{stepping[3]}"]
