@@ -31,7 +31,7 @@ PARTS = {
     "gate": r"/kernels/\w+/silu",
     "addition": r"/kernels/\w+/add",
     "sampler": r"/core/sampler",
-    "forward pass": r"/core/model",
+    "forward pass": r"/core/(model|cache|matmul)",
     "memset, memcpy": r"/libc/string0|/lib_a-mem|/libgcc",
     "Python layer": r"",  # tokenizer, generator, text, bindings, MicroPython, interrupts
 }
