@@ -76,17 +76,7 @@
     .type llm_armv7em_gemv_int8, %function
     .balign 8
 llm_armv7em_gemv_int8:
-    push {r4-r11, lr}
-    sub sp, sp, #FRAME
-    ldr r4, [sp, #FRAME + 36] // row_scales
-    ldr r5, [sp, #FRAME + 40] // n_groups
-    ldr r6, [sp, #FRAME + 44] // n_tiles
-    str r3, [sp, #CODES]
-    add r5, r3, r5, lsl #6
-    str r5, [sp, #CODES_END]
-    str r4, [sp, #ROW_SCALES]
-    str r0, [sp, #Y]
-    vmov s8, s0 // x_scale
+    begin_tiles
     sub w, r1, #8
     mov scales, r2
 
