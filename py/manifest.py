@@ -13,6 +13,7 @@ package(
         "meter.py",
         "model.py",
         "power.py",
+        "scheduler.py",
         "talk.py",
         "terminal.py",
         "hal/__init__.py",

@@ -19,9 +19,11 @@ from .model import Model, Tokenizer, load
 __all__ = [
     "Generator",
     "Governor",
+    "Job",
     "Limits",
     "Metrics",
     "Model",
+    "Scheduler",
     "Tokenizer",
     "chat",
     "digest",
@@ -50,6 +52,10 @@ def __getattr__(name):
         from .meter import Metrics
 
         return Metrics
+    if name in ("Job", "Scheduler"):
+        from .scheduler import Job, Scheduler
+
+        return Job if name == "Job" else Scheduler
     raise AttributeError(f"module 'llm' has no attribute {name!r}")
 
 

@@ -13,9 +13,11 @@ from . import _llm
 __all__ = [
     "Generator",
     "Governor",
+    "Job",
     "Limits",
     "Metrics",
     "Model",
+    "Scheduler",
     "Tokenizer",
     "chat",
     "digest",
@@ -316,6 +318,93 @@ class Generator:
 
     def stats(self) -> Stats:
         """What the last text took, or takes so far."""
+
+class Job:
+    """One text of a `Scheduler`, which makes it. Iterating gives its pieces, as with
+    `Generator.generate`, and serves the other texts too.
+    """
+
+    gen: Generator
+    priority: int
+    done: bool
+    stop_reason: str | None
+    """Why it ended: as `Generator.stop_reason`, or "error"; None before."""
+    error: Exception | None
+    """What it ended with if that is "error": MemoryError when the pool of pages is exhausted,
+    OSError when a page cannot be kept where it spills to, RuntimeError if its sequence was used by
+    another.
+    """
+    ids: list[int]
+    """Its tokens, without the prompt, once it is done."""
+    sequence: _llm.Sequence | None
+    """What it is written in, from its first turn to its end."""
+    due: int | list[int] | None
+    """The tokens that its next turn evaluates."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        gen: Generator,
+        priority: int,
+        on_text: Callable[[str], object] | None,
+    ) -> None: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def read(self) -> str:
+        """The text since the last call, without waiting. Raises `error` once all is read."""
+
+    def stop(self) -> None:
+        """Ends the text at once: `stop_reason` is "stopped"."""
+
+class Scheduler:
+    """Writes texts of one model side by side, each the same as if it were alone, to the token.
+
+    A turn evaluates one token of each text of the highest priority together, in one pass over the
+    weights, and one block of the prompt that has waited longest, so that a long prompt holds
+    nobody up for more than a block. Texts of lower priority wait meanwhile, where they are.
+
+    It takes all sequences that the model was loaded with and that are free (`sequences=`); a text
+    that finds none waits for one. They keep their tokens: what a prompt has in common with them is
+    not evaluated again. A context manager, which closes it.
+    """
+
+    model: Model
+    jobs: list[Job]
+    """Those that are not done."""
+
+    def __init__(self, model: Model) -> None:
+        """ValueError: the model has no free sequences."""
+
+    def __enter__(self) -> Scheduler: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def submit(
+        self,
+        gen: Generator,
+        prompt: str | Buffer = "",
+        *,
+        max_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        echo: bool = False,
+        priority: int = 0,
+        on_text: Callable[[str], object] | None = None,
+    ) -> Job:
+        """Adds a text: settings and random numbers are those of `gen`, whose texts are written one
+        after the other; the arguments, and what they raise, are those of `Generator.generate`.
+
+        priority: the higher are written first. on_text: is called with each piece, which is then
+        not kept for `read`; it may submit and stop texts. What it raises leaves `step`.
+        """
+
+    def step(self) -> bool:
+        """Does one turn and returns whether there is more to do."""
+
+    def run(self) -> None:
+        """Writes all texts to their ends."""
+
+    async def arun(self) -> None:
+        """The same; the event loop runs after each turn."""
+
+    def close(self) -> None:
+        """Ends all texts ("stopped") and gives the sequences back."""
 
 class Governor:
     """Sets the processor's clock from token to token, between `levels`, by a policy:

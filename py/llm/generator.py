@@ -64,9 +64,10 @@ class Generator:
         """Ends the text that is being written, before its next token."""
         self._stop = "stopped"
 
-    def _begin(self, prompt, max_tokens, stop, echo, every, ids=None):
+    def _begin(self, prompt, max_tokens, stop, echo, every, ids=None, job=None):
         # The iterator of pieces; with `every`, one for every token, which may be empty. `ids` are
-        # the tokens to go on with after those in the cache, in place of a prompt.
+        # the tokens to go on with after those in the cache, in place of a prompt. A job has a
+        # sequence of its own, and before it asks for the next piece it evaluates its `due` there.
         if max_tokens is not None and max_tokens < 0:
             raise ValueError("max_tokens: must be 0 or more")
         stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
@@ -88,8 +89,9 @@ class Generator:
             raise ValueError(f"prompt: has {len(ids)} tokens, the context has room for {room}")
         if not isinstance(prompt, str):
             prompt = bytes(prompt).decode()
-        self._stop = None
-        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every, more)
+        if not job:
+            self._stop = None
+        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every, more, job)
         return self._watch(pieces) if self._watchers else pieces
 
     def _watch(self, pieces):
@@ -102,9 +104,11 @@ class Generator:
             for watcher in watchers:
                 watcher._end(self)
 
-    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every, more):
+    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every, more, job):
         model = self.model
-        model._n_runs += 1
+        cache = job.sequence if job else model
+        if not job:
+            model._n_runs += 1
         run = model._n_runs
         start = model.n_tokens if more else 0
         if max_tokens is not None and model.policy != "error":
@@ -128,8 +132,12 @@ class Generator:
 
         watchers = self._watchers
         since = hal.ticks_us() if watchers else 0
-        reused = 0 if more else model.reuse(prompt_ids)
-        model.eval(prompt_ids[reused:])
+        reused = 0 if more else cache.reuse(prompt_ids)
+        if job:
+            job.due = prompt_ids[reused:]
+            yield ""
+        else:
+            model.eval(prompt_ids[reused:])
         self._n_evaluated = len(prompt_ids) - reused
         n_tokens = start + len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
@@ -140,7 +148,7 @@ class Generator:
         while True:
             reason = self._stop
             if not reason:
-                token = model.sample(self._sampler)
+                token = cache.sample(self._sampler)
                 now = hal.ticks_ms()
                 if not ids:
                     times[1] = now
@@ -176,16 +184,22 @@ class Generator:
             else:
                 piece, held = held, ""
             self.stop_reason = reason
+            if job:
+                if watchers:
+                    since = hal.ticks_us()
+                job.due = token
+                n_tokens += 1
             if piece or every:
                 yield piece
             if reason:
                 return
-            if model._n_runs != run or model.n_tokens != n_tokens:
+            if not job and model._n_runs != run or cache.n_tokens != n_tokens:
                 raise RuntimeError("the model has been used for something else meanwhile")
-            if watchers:
-                since = hal.ticks_us()
-            model.eval(token)
-            n_tokens += 1
+            if not job:
+                if watchers:
+                    since = hal.ticks_us()
+                model.eval(token)
+                n_tokens += 1
 
     def stream(
         self,

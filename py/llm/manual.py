@@ -35,6 +35,9 @@ llm: small language models, read in place from flash
   gen.stop()                              from a task, thread or interrupt
   gen.stats()                             of the last text: tokens, speed, why it ended
 
+  s = llm.Scheduler(model)                several texts at once, one each of model's sequences=
+  job = s.submit(gen, "Once")             job.stop()  job.read()  for piece in job:  s.run()
+
   gov = llm.Governor("deadline")          sets the clock: llm.Generator(model, governor=gov)
       min_tps=1.1   tokens a second to keep; other policies: "performance", "battery"
   m = llm.metrics(gen)                    m.as_dict()  m.emit(uart)  m.prometheus()

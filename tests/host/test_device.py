@@ -40,6 +40,7 @@ EVERYWHERE = (
     "bpe",
     "stream",
     "two",
+    "schedule",
     "sources",
     "damaged",
     "cores",

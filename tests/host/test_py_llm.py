@@ -27,6 +27,7 @@ VECTORS = ROOT / "tests" / "vectors"
 
 # -------------------------------------------------------------------------------------- the stubs
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 STUBS = {"__init__": llm, "_llm": edge_llm.engine}
 
 
@@ -39,7 +40,7 @@ def is_type_only(node: ast.ClassDef) -> bool:
     return bool(bases & {"TypedDict", "Protocol"})
 
 
-def parameters(node: ast.FunctionDef) -> list[tuple[str, str, str]]:
+def parameters(node: Function) -> list[tuple[str, str, str]]:
     """(name, kind, default) of each parameter, as the stub has them."""
     a = node.args
     found = []
@@ -69,14 +70,14 @@ def real_parameters(function: Callable[..., Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def callables(name: str) -> list[tuple[str, ast.FunctionDef]]:
+def callables(name: str) -> list[tuple[str, Function]]:
     """Every function and method of a stub, by its dotted name."""
     found = []
     for node in stub(name):
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, Function):
             found.append((node.name, node))
         elif isinstance(node, ast.ClassDef) and not is_type_only(node):
-            members = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+            members = [item for item in node.body if isinstance(item, Function)]
             found += [(f"{node.name}.{item.name}", item) for item in members]
     return found
 
@@ -101,7 +102,7 @@ def test_stub_names_everything_that_is_public(module: str) -> None:
         if isinstance(node, ast.ClassDef) and not is_type_only(node)
     }
     for name, node in classes.items():
-        in_stub = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        in_stub = {item.name for item in node.body if isinstance(item, Function)}
         in_stub |= {
             item.target.id
             for item in node.body
@@ -209,7 +210,7 @@ def test_what_is_seldom_used_takes_no_ram(unix: Callable[..., str]) -> None:
 
 
 def test_only_relative_imports_and_no_hardware_outside_hal() -> None:
-    standard = {"hashlib", "json", "struct", "array", "sys", "select"}
+    standard = {"asyncio", "hashlib", "json", "struct", "array", "sys", "select"}
     for path in [*PACKAGE.glob("*.py"), PACKAGE / "hal" / "__init__.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
