@@ -35,6 +35,8 @@ TARGETS = {
     ("gemm_q4", 16): (None, 0.70),
 }
 SOFTMAX_TARGET = 20  # instructions an element
+# Instructions of attention for one more position, by queries that share a key and their elements.
+POSITION_TARGETS = {(2, 8): 95, (1, 48): 190, (4, 64): 780}
 
 # Function that has the inner loop, and the MACs of one turn of it.
 LOOPS = {
@@ -109,18 +111,18 @@ def measure() -> list[dict[str, Any]]:
     return results
 
 
-def per_position(results: list[dict[str, Any]]) -> list[tuple[str, float]]:
-    """What one more cached position costs in attention, by shape."""
-    rows = []
+def per_position(results: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
+    """What one more cached position costs in attention, by queries and their elements."""
+    costs = {}
     attention = [r for r in results if r["kernel"] == "attention"]
     for short in attention:
         for long in attention:
             same = (short["columns"], short["batch"]) == (long["columns"], long["batch"])
             if same and short["rows"] < long["rows"]:
                 growth = long["instructions"] - short["instructions"]
-                name = f"attention a position, {short['batch']} x {short['columns']}"
-                rows.append((name, growth / (long["rows"] - short["rows"])))
-    return rows
+                shape = short["batch"], short["columns"]
+                costs[shape] = growth / (long["rows"] - short["rows"])
+    return costs
 
 
 def main() -> None:
@@ -147,8 +149,10 @@ def main() -> None:
             *("" if cell is None else f"{cell:.2f}" for cell in cells),
         )
     table.add_section()
-    for name, growth in per_position(results):
-        table.add_row(name, "", "", "", f"{growth:,.1f}")
+    for (queries, elements), growth in per_position(results).items():
+        name = f"attention a position, {queries} x {elements}"
+        reach = f"{POSITION_TARGETS[queries, elements]:,}"
+        table.add_row(name, "", "", "", f"{growth:,.1f}", "", reach)
     table.caption = "each: a MAC, or an element (columns: positions, rows: queries) of softmax"
     Console(width=110).print(table)
     if not any("cycles_per_mac_mca" in r for r in results):
