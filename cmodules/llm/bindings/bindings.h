@@ -16,8 +16,6 @@ typedef struct {
     size_t size; // of its buffer when the model was made
     void *ram; // one block of the heap, model.plan.total bytes
     mp_obj_t spill; // a buffer or stream that pages spill to, or None
-    const void *spill_address; // of the buffer when the model was made, NULL for a stream
-    size_t spill_size; // of the buffer when the model was made
     bool busy; // a stream is being read or written for it
     llm_model_t model; // points into all
 } llm_model_obj_t;

@@ -23,8 +23,9 @@ llm_model_obj_t *llm_model_get(mp_obj_t o) {
     if (!mp_get_buffer(self->data, &buffer, MP_BUFFER_READ) || buffer.buf != self->address || buffer.len != self->size) {
         mp_raise_ValueError(MP_ERROR_TEXT("data: the buffer was moved or resized since the model was made, load it again"));
     }
-    if (self->model.plan.n_spill > 0 && self->spill_address != NULL
-        && (!mp_get_buffer(self->spill, &buffer, MP_BUFFER_RW) || buffer.buf != self->spill_address || buffer.len != self->spill_size)) {
+    const llm_kv_t *kv = &self->model.kv;
+    if (kv->memory[1] != NULL
+        && (!mp_get_buffer(self->spill, &buffer, MP_BUFFER_RW) || buffer.buf != kv->memory[1] || buffer.len < kv->n_units[1] * kv->unit_size)) {
         mp_raise_ValueError(MP_ERROR_TEXT("spill: the buffer was moved or resized since the model was made, load it again"));
     }
     check_busy(self);

@@ -44,7 +44,6 @@ static llm_io_t write_spill(void *context, uint64_t offset, const void *data, si
 
 void llm_spill_get(mp_obj_t o, llm_model_obj_t *model, llm_spill_t *spill) {
     model->spill = o;
-    model->spill_address = NULL;
     if (o == mp_const_none) {
         return;
     }
@@ -52,8 +51,6 @@ void llm_spill_get(mp_obj_t o, llm_model_obj_t *model, llm_spill_t *spill) {
     if (mp_get_buffer(o, &buffer, MP_BUFFER_RW)) {
         spill->memory = buffer.buf;
         spill->size = buffer.len;
-        model->spill_address = buffer.buf;
-        model->spill_size = buffer.len;
         return;
     }
     mp_get_stream_raise(o, MP_STREAM_OP_READ | MP_STREAM_OP_WRITE | MP_STREAM_OP_IOCTL);

@@ -199,10 +199,9 @@ typedef struct {
     uint32_t table; // pages of a sequence
     uint32_t n_units; // of the pool, in RAM
     uint32_t n_spill; // of the pool, in the slower region
-    size_t unit_size; // bytes of one
     size_t tensors; // table of pointers to the tensors
     size_t sequence_tables; // sequences, and what page is where
-    size_t kv; // the pool: keys, values and their scales
+    size_t kv; // the pool, n_units equal parts: keys, values and their scales
     size_t activations; // everything between the embedding and the logits
     size_t logits; // batch times one float a token of the vocabulary
     size_t tokens; // ids of what is in the cache
@@ -244,9 +243,8 @@ typedef struct {
     float *q; // [block][max(dim, n_heads * head_dim)] queries, then the attention block's output
     float *k; // [block][n_kv_heads * head_dim] keys, before they are stored
     float *v; // [block][n_kv_heads * head_dim] values, before they are stored
-    float *q_sinks; // [n_heads * head_dim] one token's queries as the sinks see them
+    float *q_sinks; // [n_heads * head_dim] one token's queries as the sinks see them, and [head_dim] their cosines and sines
     float *q_page; // [n_heads / n_kv_heads][head_dim] one KV head's queries as a compressed page sees them
-    float *cos_sin_sinks; // [head_dim] as cos_sin, for q_sinks
     float *gate; // [block][hidden_dim]; gate and up lie where q, k, v and so on do, they take turns
     float *up; // [block][hidden_dim]
     void *codes; // [block][codes_stride] the input of a quantized matrix, in the kernels' own form

@@ -73,7 +73,6 @@ typedef struct {
     uint64_t q;
     uint64_t kv_now; // k or v
     uint64_t q_sinks;
-    uint64_t cos_sin_sinks;
     uint64_t q_page;
     uint64_t kv_scratch; // llm_kv_t.scratch
     uint64_t scratch;
@@ -91,10 +90,11 @@ static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_
     bool slide = plan->policy != LLM_POLICY_ERROR;
     parts_t p;
     p.layers = align(c->n_layers * sizeof(llm_layer_t));
-    p.sequences = align(n_sequences * sizeof(llm_sequence_t));
-    p.pages = align(n_sequences * plan->table * sizeof(llm_page_t));
-    p.tables = align(n_sequences * plan->table * sizeof(uint16_t));
-    p.links = align((plan->n_units + plan->n_spill) * sizeof(uint16_t));
+    // These four need no alignment that they do not give each other.
+    p.sequences = n_sequences * sizeof(llm_sequence_t);
+    p.pages = n_sequences * plan->table * sizeof(llm_page_t);
+    p.tables = n_sequences * plan->table * sizeof(uint16_t);
+    p.links = (plan->n_units + (uint64_t)plan->n_spill) * sizeof(uint16_t);
     p.unit = align((uint64_t)c->n_layers * c->n_kv_heads * (compress ? part4_size(c, plan) : part_size(c, plan)));
     p.pool = plan->n_units * p.unit;
     p.logits = align((uint64_t)plan->batch * c->vocab_size * sizeof(float));
@@ -103,8 +103,7 @@ static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_
     p.h = align(block * larger(c->dim, q_dim) * sizeof(float));
     p.q = align(block * larger(c->dim, q_dim) * sizeof(float));
     p.kv_now = align(block * kv_dim * sizeof(float));
-    p.q_sinks = slide ? align(q_dim * sizeof(float)) : 0;
-    p.cos_sin_sinks = slide ? align(c->head_dim * sizeof(float)) : 0;
+    p.q_sinks = slide ? align((q_dim + c->head_dim) * sizeof(float)) : 0;
     p.q_page = compress ? align(n_queries * c->head_dim * sizeof(float)) : 0;
     p.kv_scratch = compress ? LLM_KV_SCRATCH(plan->page, c->head_dim) : 0;
     p.scratch = align(LLM_ATTENTION_SCRATCH(n_queries, plan->context, c->head_dim));
@@ -117,12 +116,12 @@ static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_
 }
 
 static uint64_t bookkeeping(const parts_t *p) {
-    return p->sequences + p->pages + p->tables + p->links;
+    return align(p->sequences + p->pages + p->tables + p->links);
 }
 
 // Attention and feed-forward take turns: the larger of what they need.
 static uint64_t turns(const parts_t *p) {
-    uint64_t attention = p->q + 2 * p->kv_now + p->q_sinks + p->cos_sin_sinks + p->q_page + p->kv_scratch + p->scratch;
+    uint64_t attention = p->q + 2 * p->kv_now + p->q_sinks + p->q_page + p->kv_scratch + p->scratch;
     uint64_t feed_forward = 2 * p->hidden;
     return attention > feed_forward ? attention : feed_forward;
 }
@@ -206,19 +205,17 @@ static uint32_t longest_context(const llm_config_t *c, const llm_plan_t *like, c
     return fits;
 }
 
-// Gives the pool as many units, at most plan->n_units, as fit into `ram` bytes. Returns how many bytes the whole then takes.
-static uint64_t fit_units(const llm_config_t *c, llm_plan_t *plan, const llm_kernels_t *kernels, uint64_t ram) {
+// Gives the pool as many units, at most plan->n_units, as fit into `ram` bytes.
+static void fit_units(const llm_config_t *c, llm_plan_t *plan, const llm_kernels_t *kernels, uint64_t ram) {
     uint32_t wanted = plan->n_units;
     plan->n_units = 0;
     parts_t p = measure(c, plan, kernels);
-    uint64_t room = total(&p) < ram ? (ram - total(&p)) / (p.unit + sizeof(uint16_t)) : 0;
+    uint64_t room = total(&p) < ram ? (ram - total(&p)) / p.unit : 0;
     plan->n_units = room < wanted ? (uint32_t)room : wanted;
-    p = measure(c, plan, kernels);
-    if (plan->n_units > 0 && total(&p) > ram) { // alignment
+    // The links of the units and their alignment come on top: a unit or two less.
+    for (p = measure(c, plan, kernels); plan->n_units > 0 && total(&p) > ram; p = measure(c, plan, kernels)) {
         plan->n_units--;
-        p = measure(c, plan, kernels);
     }
-    return total(&p);
 }
 
 // Divides options->ram.
@@ -338,7 +335,6 @@ llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, ll
     if (plan->n_units + (uint64_t)plan->n_spill >= LLM_NONE || (1 + (uint64_t)plan->sequences) * plan->table >= LLM_NONE) {
         return llm_fail(error, LLM_ERROR_VALUE, "context: {} positions of {} sequences are more pages than can be counted", plan->context, 1 + plan->sequences);
     }
-    plan->unit_size = (size_t)p.unit;
     plan->tensors = (size_t)p.layers;
     plan->sequence_tables = (size_t)bookkeeping(&p);
     plan->kv = (size_t)p.pool;
@@ -361,10 +357,11 @@ static void *take(uint8_t **free, uint64_t size) {
 static void lay_out(llm_model_t *m, uint8_t *ram) {
     parts_t p = measure(&m->image.config, &m->plan, m->kernels);
     m->layers = take(&ram, p.layers);
-    m->kv.sequences = take(&ram, p.sequences);
-    m->kv.pages = take(&ram, p.pages);
-    uint16_t *tables = take(&ram, p.tables);
-    m->kv.links = take(&ram, p.links);
+    uint8_t *books = take(&ram, bookkeeping(&p));
+    m->kv.sequences = take(&books, p.sequences);
+    m->kv.pages = take(&books, p.pages);
+    uint16_t *tables = take(&books, p.tables);
+    m->kv.links = take(&books, p.links);
     m->kv.memory[0] = take(&ram, p.pool);
     m->logits = take(&ram, p.logits);
     uint32_t *tokens = take(&ram, p.tokens);
@@ -383,7 +380,6 @@ static void lay_out(llm_model_t *m, uint8_t *ram) {
     m->k = take(&attention, p.kv_now);
     m->v = take(&attention, p.kv_now);
     m->q_sinks = take(&attention, p.q_sinks);
-    m->cos_sin_sinks = take(&attention, p.cos_sin_sinks);
     m->q_page = take(&attention, p.q_page);
     m->kv.scratch = take(&attention, p.kv_scratch);
     m->scratch = attention;
@@ -403,7 +399,7 @@ static void make_cache(llm_model_t *m, const llm_spill_t *spill) {
     kv->n_parts = c->n_layers * c->n_kv_heads;
     kv->part = part_size(c, plan);
     kv->part4 = part4_size(c, plan);
-    kv->unit_size = plan->unit_size;
+    kv->unit_size = plan->kv / plan->n_units;
     kv->paged = plan->layout == LLM_LAYOUT_PAGED;
     kv->f32 = plan->cache == LLM_CACHE_F32;
     kv->int4 = plan->cache == LLM_CACHE_INT4;
@@ -581,10 +577,9 @@ static void store(llm_model_t *m, uint32_t l, const item_t *item, const float *k
     const llm_config_t *c = &m->image.config;
     uint32_t slot;
     uint32_t page = llm_kv_page(&m->kv, item->sequence, item->pos, &slot);
-    for (uint32_t h = 0; h < c->n_kv_heads; h++, k += c->head_dim, v += c->head_dim) {
-        uint32_t part = l * c->n_kv_heads + h;
-        int8_t *keys = llm_kv_rows(&m->kv, page, part, false);
-        int8_t *values = llm_kv_rows(&m->kv, page, part, true);
+    int8_t *keys = llm_kv_rows(&m->kv, page, l * c->n_kv_heads, false);
+    int8_t *values = llm_kv_rows(&m->kv, page, l * c->n_kv_heads, true);
+    for (uint32_t h = 0; h < c->n_kv_heads; h++) {
         if (m->kv.f32) {
             memcpy((float *)(void *)keys + (size_t)slot * c->head_dim, k, c->head_dim * sizeof(float));
             memcpy((float *)(void *)values + (size_t)slot * c->head_dim, v, c->head_dim * sizeof(float));
@@ -595,6 +590,10 @@ static void store(llm_model_t *m, uint32_t l, const item_t *item, const float *k
             k_scale[slot] = m->kernels->quantize_kv(keys + (size_t)slot * c->head_dim, k, c->head_dim);
             v_scale[slot] = m->kernels->quantize_kv(values + (size_t)slot * c->head_dim, v, c->head_dim);
         }
+        keys += m->kv.part;
+        values += m->kv.part;
+        k += c->head_dim;
+        v += c->head_dim;
     }
 }
 
@@ -605,6 +604,23 @@ static void scale_queries(llm_model_t *m, const llm_attention_t *a, const float 
             m->q_page[i * a->head_dim + j] = q[i * a->head_dim + j] * llm_bf16_float(channels[j]);
         }
     }
+}
+
+// llm_kv_view, in short for the keys and values that most tokens see: as computed, in RAM.
+static bool view_part(llm_kv_t *kv, uint32_t page, uint32_t part, bool values, llm_view_t *view) {
+    const llm_page_t *p = &kv->pages[page];
+    if (p->kind != LLM_PAGE_FULL || kv->f32 || p->keys >= kv->n_units[0]) {
+        return llm_kv_view(kv, page, part, values, view);
+    }
+    const uint8_t *start = kv->memory[0] + (size_t)part * kv->part;
+    const uint8_t *v = start + p->values * kv->unit_size;
+    const uint8_t *rows = values ? v : start + p->keys * kv->unit_size;
+    size_t scales = (size_t)kv->page * kv->head_dim;
+    view->rows = rows;
+    view->k_scale = (const uint16_t *)(const void *)(rows + scales);
+    view->v_scale = (const uint16_t *)(const void *)(v + scales);
+    view->channels = NULL;
+    return true;
 }
 
 // One pass of attention, for the scores or with the values, over the runs of what a token sees of one part of the cache: positions that
@@ -626,7 +642,7 @@ static bool pass(llm_model_t *m, const item_t *item, uint32_t part, const llm_at
         uint32_t n = (sinks ? kv->sinks : item->pos + 1) - at;
         n = smaller(n, (kv->paged ? kv->page : kv->context) - slot);
         llm_view_t view;
-        if (!llm_kv_view(&m->kv, page, part, values, &view)) {
+        if (!view_part(&m->kv, page, part, values, &view)) {
             return false;
         }
         size_t row = (size_t)slot * a.head_dim * (kv->f32 ? sizeof(float) : sizeof(int8_t));
@@ -666,9 +682,10 @@ static bool attend(llm_model_t *m, uint32_t l, const item_t *item, float *q, con
     if (item->first > sinks) {
         // The window's tokens lie as far from this one as their positions say. The sinks lie as far as their places in the cache say.
         n_positions = sinks + item->pos + 1 - item->first;
+        float *cos_sin_sinks = m->q_sinks + c->n_heads * c->head_dim;
         memcpy(m->q_sinks, q, c->n_heads * c->head_dim * sizeof(*q));
-        turn(m, m->cos_sin_sinks, n_positions - 1);
-        rotate(m, m->q_sinks, m->cos_sin_sinks, c->n_heads);
+        turn(m, cos_sin_sinks, n_positions - 1);
+        rotate(m, m->q_sinks, cos_sin_sinks, c->n_heads);
     }
     rotate(m, q, cos_sin, c->n_heads);
     uint32_t n_queries = c->n_heads / c->n_kv_heads;
