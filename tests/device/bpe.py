@@ -35,6 +35,18 @@ for i, name in enumerate(SPLITS):
             assert tok.decode(ids) == text
             print(len(ids), ids[:24])
 
+print("normalization form C")
+data[section + 80] = 1
+with llm.load(data, verify=False) as model:
+    tok = llm.Tokenizer(model)
+    for text in (
+        "cafe\u0301 a\u0323\u0302b",
+        "\u1100\u1161\u11a8 \u212b",
+        "\u0958 \U0001d160" + "\u0301\u0323" * 9,
+    ):
+        ids = tok.encode(text)
+        print(len(ids), ids[:24], [hex(ord(c)) for c in tok.decode(ids)][:9])
+
 model = llm.load(VECTORS + "tiny-bpe.llm")
 tok = llm.Tokenizer(model)
 print(tok, model.memory()["tokenizer"])

@@ -1,6 +1,7 @@
 // The tokenizer: any tables in an image that opens, any text.
 //
 // Input: an image, then one byte of choices, then the text.
+#include "../../cmodules/llm/core/normalize.h"
 #include "../../cmodules/llm/core/split.h"
 #include "fuzz.h"
 
@@ -246,12 +247,23 @@ static size_t encode_stretch(const llm_tokenizer_t *t, const uint8_t *text, size
         return encode_sentencepiece(t, normal, normalize(text, size, prefix, normal), tokens);
     }
     size_t n = 0;
+    size_t most;
+    uint8_t *normal = malloc(llm_normalize_scratch(text, size, &most));
+    CHECK(normal != NULL);
+    if (t->normalize) { // the whole, where the engine goes word by word
+        bool is_normal = llm_is_normal(text, size);
+        size_t normal_size = llm_normalize(text, size, normal);
+        CHECK(normal_size <= most && (!is_normal || (normal_size == size && memcmp(normal, text, size) == 0)));
+        text = normal;
+        size = normal_size;
+    }
     for (size_t at = 0; at < size;) {
         size_t part = llm_split(t->split, text + at, size - at);
         CHECK(part > 0 && part <= size - at);
         n += encode_bytes(t, text + at, part, tokens + n);
         at += part;
     }
+    free(normal);
     return n;
 }
 
@@ -282,7 +294,7 @@ static void check_tokens(const llm_tokenizer_t *t, const uint8_t *text, size_t s
     if (size > MAX_NAIVE || t->n_sorted > 1000) {
         return;
     }
-    uint32_t naive[2 * MAX_NAIVE + 2];
+    uint32_t naive[3 * MAX_NAIVE + 2];
     size_t n = encode_naively(t, text, size, special, naive);
     CHECK(n == n_tokens && memcmp(naive, tokens, n_tokens * sizeof(*tokens)) == 0);
 }
@@ -291,9 +303,9 @@ static void encode(const llm_tokenizer_t *t, const uint8_t *bytes, size_t size, 
     llm_error_t error;
     const char *text = (const char *)bytes;
     size_t scratch_size = llm_encode_scratch(t, text, size, special);
-    CHECK(scratch_size <= 37 * (size + 1));
+    CHECK(scratch_size <= (37 * t->tokens_per_byte + (t->normalize ? 12 : 0)) * (size + 1));
     void *scratch = malloc(scratch_size);
-    size_t max_tokens = size + 1 + bos;
+    size_t max_tokens = t->tokens_per_byte * size + 1 + bos;
     uint32_t *tokens = malloc(max_tokens * sizeof(*tokens));
     CHECK(scratch != NULL && tokens != NULL);
     size_t n;

@@ -12,10 +12,11 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from edge_llm.image import Config, Dtype
-from edge_llm.tokenizer import Split, Tokenizer, TokenType, alphabet, from_bpe
+from edge_llm.tokenizer import Normalizer, Split, Tokenizer, TokenType, alphabet, from_bpe
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "host"))
 from oracle_models import DtypeOf, make_image, random_planes  # noqa: E402
@@ -30,6 +31,8 @@ TEXTS = [
     "ab" * 150,
     "a" * 300,
     "<s>the<|end|> THE'S they'll 1234 \r\n\n  (<|é语) \u0661\u2167 \t",
+    "e\u0323\u0301 \u0301e\u0301\u0323 \u1100\u1161\u11a8 \u0958\U0001d160 \u212b\u0344",
+    "\U0002f800 \uac00\u11a8 >\u0338",
 ]
 BROKEN = [
     b"\x80",
@@ -79,12 +82,12 @@ MERGES += ["Ġ a", "' s", "1 2", "12 3", "Ċ Ċ", "Ã ©", "e Ġ", "ĠĠ ĠĠ"]
 SPECIALS = ["<s>", "<|end|>", "<|", "é"]  # the last is always found
 
 
-def bpe(split: Split, ignore_merges: bool = False) -> Tokenizer:
+def bpe(split: Split, **options: Any) -> Tokenizer:
     """Bytes, what merges make, special tokens."""
     tokens = [*alphabet(), *(merge.replace(" ", "") for merge in MERGES), *SPECIALS]
     types = [TokenType.NORMAL] * (len(tokens) - 4) + [TokenType.CONTROL] * 3 + [TokenType.USER]
     bos = len(tokens) - 4
-    return from_bpe(tokens, MERGES, types, split, bos_id=bos, ignore_merges=ignore_merges)
+    return from_bpe(tokens, MERGES, types, split, bos_id=bos, **options)
 
 
 VOCABULARIES = {
@@ -93,8 +96,8 @@ VOCABULARIES = {
     "words-across-spaces": vocabulary(WORDS, True, add_space_prefix=False),
     "no-bytes": vocabulary(LETTERS[:4], False),
     "gpt2": bpe(Split.GPT2),
-    "llama3": bpe(Split.LLAMA3, True),
-    "qwen2": bpe(Split.QWEN2),
+    "llama3": bpe(Split.LLAMA3, ignore_merges=True),
+    "qwen2": bpe(Split.QWEN2, normalizer=Normalizer.NFC),
     "smollm": bpe(Split.SMOLLM),
 }
 

@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 from edge_llm.tokenizer import Split
 from gguf import GGUFReader
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer
 
 LLAMA3 = (
@@ -57,6 +66,7 @@ def oracle(
     special: Sequence[str] = (),
     ignore_merges: bool = False,
     unknown: str | None = None,
+    nfc: bool = False,
 ) -> Tokenizer:
     """The tokenizer of a vocabulary. `special` are names that are found in text."""
     vocabulary = {token: i for i, token in enumerate(tokens)}
@@ -65,6 +75,8 @@ def oracle(
     )
     made.pre_tokenizer = pre_tokenizer(split)
     made.decoder = decoders.ByteLevel()
+    if nfc:
+        made.normalizer = normalizers.NFC()
     made.add_special_tokens([AddedToken(name, normalized=False) for name in special])
     return made
 
@@ -126,11 +138,15 @@ ANY = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 BY_CATEGORY: dict[str, list[str]] = {}
 for _c in ANY:
     BY_CATEGORY.setdefault(unicodedata.category(chr(_c)), []).append(chr(_c))
+# Characters that are composed, and what composes: marks of every class, Hangul's letters.
+COMPOSED = [c for c in map(chr, ANY) if unicodedata.decomposition(c)[:1].isalnum()]
+COMBINING = [c for c in map(chr, ANY) if unicodedata.combining(c)]
+COMBINING += ["\u09be", "\u0dcf", "\u1b35", "\U000114b0", "\u1161", "\u1175", "\u11a8", "\u11c2"]
 
 
 def piece(rng: random.Random) -> str:
     """Some text of one kind."""
-    kind = rng.randrange(15)
+    kind = rng.randrange(17)
     n = rng.choice([1, 1, 1, 2, 2, 3, 4, 6, 9])
     if kind == 0:
         return " ".join(rng.choices(WORDS, k=n))
@@ -161,6 +177,13 @@ def piece(rng: random.Random) -> str:
         return "".join(chr(rng.randrange(0x80)) for _ in range(n))
     if kind == 13:
         return "".join(rng.choices("!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~…—“”¿。、", k=n))
+    if kind == 14:
+        return unicodedata.normalize("NFD", "".join(rng.choices(COMPOSED, k=n)) + "각가")
+    if kind == 15:
+        base = rng.choice(
+            ["e", " ", "<", "ᄀ", "가", "각", "ક", "か", "\U00011099", rng.choice(COMPOSED)]
+        )
+        return base + "".join(rng.choices(COMBINING, k=n))
     return rng.choice(WORDS).capitalize() + rng.choice(["", ".", ",", "!", "?", "'s ", " "])
 
 

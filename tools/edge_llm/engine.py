@@ -411,7 +411,7 @@ class Model(_Tokens):
         size = len(content)
         scratch_size = lib.llm_encode_scratch(tokenizer, content, size, bool(special))
         scratch = _allocate(scratch_size)
-        capacity = size + 2
+        capacity = tokenizer.tokens_per_byte * size + 2
         ids = ffi.new("uint32_t[]", capacity)
         n = ffi.new("size_t *")
         bos = tokenizer.add_bos if bos is None else bool(bos)

@@ -14,7 +14,7 @@ from .checks import require
 NO_TOKEN = 0xFFFFFFFF
 
 _TOKN = struct.Struct("<IIiiiI10I")
-_BPE = struct.Struct("<4I16s")
+_BPE = struct.Struct("<5I12s")
 _LONGEST_NAME = 255
 _MAX_MERGES = 1 << 24
 
@@ -33,6 +33,13 @@ class Split(IntEnum):
     LLAMA3 = 2
     QWEN2 = 3
     SMOLLM = 4
+
+
+class Normalizer(IntEnum):
+    """What is done to text before it is split."""
+
+    NONE = 0
+    NFC = 1
 
 
 class TokenType(IntEnum):
@@ -74,6 +81,7 @@ class Tokenizer:
     byte_fallback: bool = True
     kind: Kind = Kind.SENTENCEPIECE
     split: Split = Split.GPT2  # BPE
+    normalizer: Normalizer = Normalizer.NONE  # BPE
     merges: np.ndarray = field(default_factory=_no_merges)  # BPE: uint32 [n, 3] by rank: ids of
     # the left token, the right one and the one they make
     ignore_merges: bool = False  # BPE: what the split gives is not merged if it is a piece already
@@ -211,7 +219,8 @@ class Tokenizer:
                 offsets["merges"],
                 len(self.merges),
                 offsets["merge_starts"],
-                bytes(16),
+                self.normalizer,
+                bytes(12),
             )
         return header + b"".join(block.tobytes() for block in blocks.values())
 
@@ -280,14 +289,23 @@ class Tokenizer:
             size = _TOKN.size + _BPE.size
             require(len(section) >= size, "TOKN", f"is {len(section)} bytes, below {size}")
             require(ranks == 0, "ranks", f"is {ranks}, must be 0 for BPE")
-            split, merges_at, n_merges, merge_starts, reserved = _BPE.unpack_from(
+            split, merges_at, n_merges, merge_starts, normalizer, reserved = _BPE.unpack_from(
                 section, _TOKN.size
+            )
+            require(
+                normalizer in list(Normalizer),
+                "normalizer",
+                f"{normalizer} is unknown to format version 1",
             )
             require(split in list(Split), "split", f"{split} is unknown to format version 1")
             require(not any(reserved), "TOKN reserved", "is not zero")
             merges = array("merges", merges_at, n_merges, "<u8")
             starts = array("merge_starts", merge_starts, n_tokens + 1, "<u4")
-            options = {"kind": Kind.BPE, "split": Split(split)}
+            options = {
+                "kind": Kind.BPE,
+                "split": Split(split),
+                "normalizer": Normalizer(normalizer),
+            }
         type_array = array("types", types, n_tokens, "u1")
         tables = {
             "sorted_ids": array("sorted", sorted_, n_sorted, "<u4"),
@@ -372,6 +390,7 @@ def from_bpe(
     unk_id: int = -1,
     add_bos: bool = False,
     ignore_merges: bool = False,
+    normalizer: Normalizer = Normalizer.NONE,
 ) -> Tokenizer:
     """A byte-level BPE vocabulary from lists, as GGUF's metadata and tokenizer.json have them.
 
@@ -383,6 +402,7 @@ def from_bpe(
         bos_id, eos_id, unk_id: -1 if there is none. A byte without a token becomes unk_id.
         add_bos: a prompt begins with bos_id.
         ignore_merges: what the split gives is not merged if it is a token already (Llama 3).
+        normalizer: what is done to text first (Qwen 2: NFC).
 
     Raises:
         ValueError: naming the token or the merge that is wrong.
@@ -431,4 +451,5 @@ def from_bpe(
         split=split,
         merges=np.array(rows, np.uint32).reshape(-1, 3),
         ignore_merges=ignore_merges,
+        normalizer=normalizer,
     )

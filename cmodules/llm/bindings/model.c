@@ -378,7 +378,7 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
     bool special = mp_obj_is_true(args[ARG_special].u_obj);
 
     // In memory of the model's that is free between two calls, if that is enough.
-    size_t max_tokens = text.len + 2;
+    size_t max_tokens = tokenizer->tokens_per_byte * text.len + 2;
     size_t scratch_size = llm_encode_scratch(tokenizer, text.buf, text.len, special);
     size_t tokens_size = (max_tokens * sizeof(uint32_t) + LLM_ALIGNMENT - 1) & ~(size_t)(LLM_ALIGNMENT - 1);
     size_t own_size;

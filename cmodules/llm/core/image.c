@@ -315,7 +315,14 @@ static llm_status_t read_bpe(llm_tokenizer_t *t, const section_t *section, llm_e
     if (read_u32(p + 36) != 0) {
         return bad(error, "ranks: must be 0 for BPE, whose merges have them", 0, 0);
     }
-    if (!all_zero(p + 80, BPE_SIZE - 80)) {
+    if (read_u32(p + 80) > 1) {
+        return bad(error, "normalizer: {} needs a later version of this firmware", read_u32(p + 80), 0);
+    }
+    t->normalize = read_u32(p + 80) == 1;
+    if (t->normalize) {
+        t->tokens_per_byte = 3; // U+1D160 has 4 bytes and becomes 12
+    }
+    if (!all_zero(p + 84, BPE_SIZE - 84)) {
         return bad(error, "section TOKN: reserved bytes are not zero (a later version's?)", 0, 0);
     }
     t->n_merges = read_u32(p + 72);
@@ -338,6 +345,7 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
     }
     t->kind = (llm_tokenizer_kind_t)read_u32(p);
     t->size = section->size;
+    t->tokens_per_byte = 1;
     t->n_tokens = read_u32(p + 4);
     if (t->n_tokens != vocab_size) {
         return bad(error, "n_tokens: the tokenizer has {} tokens but vocab_size is {}", t->n_tokens, vocab_size);

@@ -87,6 +87,8 @@ typedef struct {
     bool byte_fallback; // SentencePiece: a character without a piece becomes byte tokens
     bool cut_at_spaces; // SentencePiece: no piece has a space after another character
     bool ignore_merges; // BPE: what a split gives is not merged if it is a piece already
+    bool normalize; // BPE: text is put into normalization form C first
+    uint32_t tokens_per_byte; // the most that a byte of text can become
     llm_split_t split; // BPE: where text is cut
     uint32_t pieces_size; // bytes of all pieces
     const uint8_t *pieces; // [pieces_size]
@@ -357,12 +359,12 @@ typedef enum {
 } llm_piece_type_t;
 
 // Bytes of scratch that llm_encode needs for `text`: 37 for each byte of the longest run that is merged as one (a
-// word with the spaces before it where the tokenizer can cut there, else the whole text), and a few more. Nothing for what is not UTF-8,
-// which llm_encode refuses.
+// word with the spaces before it where the tokenizer can cut there, else the whole text), and about twice that for a word that has to be
+// normalized. Nothing for what is not UTF-8, which llm_encode refuses.
 size_t llm_encode_scratch(const llm_tokenizer_t *tokenizer, const char *text, size_t size, bool special);
 
-// Encodes `size` bytes of UTF-8 into at most `max_tokens` ids and sets `*n_tokens` to their number (at most size + 1,
-// plus 1 for `bos`). `bos` puts bos_id first, if there is one. `special`: where the text has the name of a control token ("<|im_end|>"),
+// Encodes `size` bytes of UTF-8 into at most `max_tokens` ids and sets `*n_tokens` to their number (at most
+// tokens_per_byte * size + 1, plus 1 for `bos`). `bos` puts bos_id first, if there is one. `special`: where the text has the name of a control token ("<|im_end|>"),
 // that is the token; else it is text like any other, which is what text from outside should be. `scratch` is 4-byte aligned. Time n
 // log n in the longest run.
 // LLM_ERROR_UTF8 names the offset of the first bad byte; LLM_ERROR_MEMORY if the scratch or LLM_ERROR_VALUE if

@@ -2,11 +2,14 @@
 //
 // The names of special tokens part the text into stretches. A stretch is taken in runs that are encoded by themselves (merge.c). With
 // SentencePiece (Kudo and Richardson, 2018) that is a word with the spaces before it where no piece goes on past a space, else all of
-// it; with byte-level BPE it is what the split pattern says (split.c).
+// it; with byte-level BPE it is what the split pattern says (split.c). A tokenizer that normalizes does so word by word, and only with
+// words that need it (normalize.c).
 #include <string.h>
 
+#include "normalize.h"
 #include "split.h"
 #include "tokenizer.h"
+#include "unicode.h"
 
 // Names of special tokens that are longer are not looked for in text.
 #define MAX_NAME 255
@@ -92,6 +95,8 @@ typedef struct {
     size_t end; // of the stretch: where a special token begins, or the text ends
     uint32_t token; // that token, LLM_NO_TOKEN at the end of the text
     uint32_t token_size; // bytes of its name
+    const uint8_t *word; // BPE: where the next run begins: in the text, or in a word that was normalized
+    size_t word_size; // bytes left there
 } reader_t;
 
 // Finds what the names of special tokens begin with, so that most bytes of a text need one look.
@@ -171,7 +176,7 @@ static reader_t start_reading(const llm_tokenizer_t *t, const char *text, size_t
 }
 
 static bool at_end(const reader_t *r) {
-    return !r->prefix && r->at == r->end;
+    return !r->prefix && r->at == r->end && r->word_size == 0;
 }
 
 // Takes the special token at the end of the stretch and begins the next one.
@@ -221,40 +226,99 @@ static size_t next_word(reader_t *r, uint8_t *out, size_t room) {
     return n;
 }
 
-// Takes the next run, of a stretch that is not at its end, and sets `*run` to its bytes: in the text, or in `buffer` if there is room for
-// all of them. Returns how many they are.
-static size_t next_run(reader_t *r, uint8_t *buffer, size_t room, const uint8_t **run) {
-    if (r->tokenizer->kind == LLM_TOKENIZER_SENTENCEPIECE) {
-        *run = buffer;
-        return next_word(r, buffer, room);
+// Where to cut off what can be normalized and split by itself: before a space that follows no space. Every pattern cuts there, whatever
+// comes after, and no character joins a space.
+static size_t word_end(const reader_t *r) {
+    bool word = false; // past the spaces
+    for (size_t at = r->at; at < r->end;) {
+        if (word && r->text[at] == ' ') {
+            return at;
+        }
+        uint32_t size;
+        word = !llm_is_space(llm_utf8_decode(r->text + at, &size));
+        at += size;
     }
-    *run = r->text + r->at;
-    size_t n = llm_split(r->tokenizer->split, *run, r->end - r->at);
-    r->at += n;
-    return n;
+    return r->end;
+}
+
+// ---------------------------------------------------------------------------- runs
+
+// Memory for one run at a time: at the beginning what llm_merge needs, at the end the text, if it is changed.
+typedef struct {
+    uint8_t *bytes; // 4-byte aligned; NULL to find out how many are needed
+    size_t size; // how many there are
+    size_t needed; // the most that a run needed so far
+} scratch_t;
+
+typedef struct {
+    const uint8_t *text; // in the user's or in scratch; NULL if there is no room
+    size_t size; // bytes
+} run_t;
+
+static bool have_room(scratch_t *scratch, size_t merged, size_t changed) {
+    size_t needed = merged * llm_merge_scratch() + changed;
+    scratch->needed = needed > scratch->needed ? needed : scratch->needed;
+    return needed <= scratch->size;
+}
+
+// Takes a run of SentencePiece's.
+static run_t next_word_run(reader_t *r, scratch_t *scratch) {
+    size_t room = scratch->size / (llm_merge_scratch() + 1);
+    uint8_t *copy = room > 0 ? scratch->bytes + room * llm_merge_scratch() : NULL;
+    size_t n = next_word(r, copy, room);
+    return (run_t){have_room(scratch, n, n) ? copy : NULL, n};
+}
+
+// Begins a word of byte-level BPE. False if there is no room to change it.
+static bool open_word(reader_t *r, scratch_t *scratch) {
+    bool normalize = r->tokenizer->normalize;
+    r->word = r->text + r->at;
+    r->word_size = (normalize ? word_end(r) : r->end) - r->at;
+    r->at += r->word_size;
+    if (!normalize || llm_is_normal(r->word, r->word_size)) {
+        return true;
+    }
+    size_t most;
+    size_t changed = llm_normalize_scratch(r->word, r->word_size, &most);
+    if (!have_room(scratch, most, changed)) {
+        r->word_size = 0;
+        return false;
+    }
+    uint8_t *place = scratch->bytes + (scratch->size & ~(size_t)3) - changed;
+    r->word_size = llm_normalize(r->word, r->word_size, place);
+    r->word = place;
+    return true;
+}
+
+// Takes the next run, of a stretch that is not at its end.
+static run_t next_run(reader_t *r, scratch_t *scratch) {
+    if (r->tokenizer->kind == LLM_TOKENIZER_SENTENCEPIECE) {
+        return next_word_run(r, scratch);
+    }
+    if (r->word_size == 0 && !open_word(r, scratch)) {
+        return (run_t){NULL, 0};
+    }
+    size_t n = llm_split(r->tokenizer->split, r->word, r->word_size);
+    run_t run = {have_room(scratch, n, 0) ? r->word : NULL, n};
+    r->word += n;
+    r->word_size -= n;
+    return run;
 }
 
 // ---------------------------------------------------------------------------- encoding
-
-// Scratch for each byte of a run: what merging needs, and a copy of the text where it is changed.
-static size_t scratch_per_byte(const llm_tokenizer_t *t) {
-    return llm_merge_scratch() + (t->kind == LLM_TOKENIZER_SENTENCEPIECE ? 1 : 0);
-}
 
 size_t llm_encode_scratch(const llm_tokenizer_t *t, const char *text, size_t size, bool special) {
     if (llm_utf8_check(text, size) != size) {
         return 0;
     }
     reader_t reader = start_reading(t, text, size, special);
-    size_t longest = 0;
+    scratch_t none = {.bytes = NULL};
     for (;;) {
         while (!at_end(&reader)) {
-            const uint8_t *run;
-            size_t n = next_run(&reader, NULL, 0, &run);
-            longest = n > longest ? n : longest;
+            next_run(&reader, &none);
         }
         if (reader.token == LLM_NO_TOKEN) {
-            return longest * scratch_per_byte(t);
+            return none.needed;
         }
         pass_special(&reader);
     }
@@ -271,18 +335,16 @@ llm_status_t llm_encode(const llm_tokenizer_t *t, const char *text, size_t size,
     }
     llm_ids_t ids = {.tokens = tokens, .max = max_tokens};
     bool room = !bos || t->bos_id < 0 || llm_put(&ids, (uint32_t)t->bos_id);
-    size_t longest = scratch_size / scratch_per_byte(t); // run that the scratch is enough for
-    uint8_t *buffer = (uint8_t *)scratch + longest * llm_merge_scratch();
+    scratch_t memory = {.bytes = scratch, .size = scratch_size};
     reader_t reader = start_reading(t, text, size, special);
     while (room) {
         while (room && !at_end(&reader)) {
-            const uint8_t *run;
-            size_t n = next_run(&reader, buffer, longest, &run);
-            if (n > longest) {
+            run_t run = next_run(&reader, &memory);
+            if (run.text == NULL) {
                 size_t needed = llm_encode_scratch(t, text, size, special);
                 return llm_fail(error, LLM_ERROR_MEMORY, "scratch: {} bytes are needed to encode this text, {} are given", needed, scratch_size);
             }
-            room = llm_merge(t, run, (uint32_t)n, scratch, &ids);
+            room = llm_merge(t, run.text, (uint32_t)run.size, scratch, &ids);
         }
         if (!room || reader.token == LLM_NO_TOKEN) {
             break;

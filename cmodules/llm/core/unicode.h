@@ -32,4 +32,19 @@ bool llm_is_number(uint32_t character);
 // White_Space, `\s`.
 bool llm_is_space(uint32_t character);
 
+// Most characters that one is taken apart into.
+#define LLM_MAX_PARTS 4
+
+// The full canonical decomposition of a character, itself if it has none. Returns how many characters that is.
+uint32_t llm_decompose(uint32_t character, uint32_t parts[LLM_MAX_PARTS]);
+
+// The character that is canonically these two, 0 if there is none or they are not to be joined. It looks at all there are.
+uint32_t llm_compose(uint32_t first, uint32_t second);
+
+// Canonical_Combining_Class: 0 for what begins a new character to the eye, else where a mark goes.
+uint32_t llm_combining_class(uint32_t character);
+
+// Whether normalization form C may replace the character, or join it to the one before (NFC_Quick_Check is No or Maybe).
+bool llm_may_change(uint32_t character);
+
 #endif

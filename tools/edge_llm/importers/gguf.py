@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..image import Config, Dtype, directory, rope_phase
-from ..tokenizer import Split, Tokenizer, TokenType, from_bpe
+from ..tokenizer import Normalizer, Split, Tokenizer, TokenType, from_bpe
 from .gguf_file import GgufError, GgufFile
 
 _ARCHITECTURE = "llama"
@@ -251,6 +251,8 @@ def _byte_level_bpe(file: GgufFile) -> Tokenizer:
         unk_id=_special(file, "unknown", -1),
         add_bos=_flag(file, "add_bos_token", split == Split.LLAMA3),
         ignore_merges=split == Split.LLAMA3,
+        # GGUF does not say; Qwen's own tokenizer.json does.
+        normalizer=Normalizer.NFC if split == Split.QWEN2 else Normalizer.NONE,
     )
 
 
