@@ -35,6 +35,7 @@ help:
 	@echo 'make unix       MicroPython for this machine; unix-asan: with sanitizers'
 	@echo 'make bench      instructions of kernels and tokens, bytes of code, into build/bench/*.json'
 	@echo 'make profile    where the instructions of a token go (POSITION=32)'
+	@echo 'make soak       much text of every kind: the heap must not grow, the text not change'
 	@echo 'make fuzz       fuzz the image reader, tokenizer and text (SECONDS=600)'
 	@echo 'make lint       put the style of Python and C right, and fail if it was not'
 	@echo 'make clean      remove what was built; distclean: and what was set up'
@@ -156,7 +157,7 @@ repl board: $(FIRMWARE) $(if $(wildcard $(MODEL)),build/$(NAME).romfs)
 # For `make profile`: where in the context the token stands.
 POSITION ?= 32
 
-.PHONY: bench profile
+.PHONY: bench profile soak
 bench: $(FIRMWARE) build/$(NAME).romfs
 	@$(PYTHON) tests/bench/bench_board.py build/$(NAME).romfs
 	@status=0; for bench in $(filter-out %_board.py %_tokenizer.py,$(sort $(wildcard tests/bench/bench_*.py))); do \
@@ -164,6 +165,9 @@ bench: $(FIRMWARE) build/$(NAME).romfs
 
 profile: $(FIRMWARE) build/$(NAME).romfs
 	@$(PYTHON) tests/bench/profile_board.py build/$(NAME).romfs $(POSITION)
+
+soak: $(FIRMWARE) $(UNIX) build/$(NAME).romfs
+	@$(PYTHON) tests/bench/soak.py build/$(NAME).romfs build/$(NAME).llm
 
 # Checks -----------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ def test_script(name: str, runtime: Runtime) -> None:
 def test_every_script_is_run() -> None:
     tests = {*EVERYWHERE, *MICROPYTHON_ONLY, *NOT_ON_CIRCUITPYTHON}
     assert {path.stem for path in SCRIPTS.glob("*.exp")} == tests
-    named = {*tests, "story", "interrupt", "keys"}
+    named = {*tests, "story", "interrupt", "keys", "soak"}
     assert {path.stem for path in SCRIPTS.glob("*.py")} == named
 
 
@@ -191,6 +191,14 @@ def test_a_real_model_tells_the_same_story(
     want = run_cpython(script("story"), MODEL=str(real[dtype]))
     assert want.count("Once upon a time") == 3
     assert runtime(script("story"), MODEL=runtime.image(real[dtype])) == want
+
+
+def test_many_texts_leave_everything_as_it_was(runtime: Runtime) -> None:
+    """A short one; `make soak` is the long one."""
+    model = runtime.image(VECTORS / "tiny-int4.llm")
+    lines = runtime(script("soak"), MODEL=model, TOKENS=1500).splitlines()
+    assert lines[:2] == ["the heap has not grown", "the same text: True"]
+    assert int(lines[2].split()[0]) >= 1500
 
 
 # ---------------------------------------------------------------------------------- interruption
