@@ -4,6 +4,7 @@ package(
     "llm",
     (
         "__init__.py",
+        "blocks.py",
         "editor.py",
         "exposition.py",
         "generator.py",

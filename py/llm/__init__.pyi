@@ -63,7 +63,7 @@ def chat(
     """
 
 def load(
-    source: str | PathLike[str] | Buffer | int | tuple[int, int],
+    source: str | PathLike[str] | Buffer | int | tuple[int, int] | _llm.File | BlockDevice,
     *,
     context: int = 0,
     cache: str | None = None,
@@ -75,6 +75,7 @@ def load(
     kernels: str | None = None,
     block: int = 0,
     cores: int = 0,
+    stream: bool | int = False,
     verify: bool = True,
 ) -> Model:
     """Makes a model ready to run.
@@ -85,6 +86,8 @@ def load(
       multiple of 16 bytes: read in place. It is kept, and must not be resized while the model is
       open; an address of mapped flash, or a tuple of it and how many bytes are mapped there: read
       in place. Nothing can check that memory is there: a wrong address may crash the board.
+      With `stream`: a path, an open binary file (anything with `seek` and `readinto`) or a block
+      device that the image begins at block 0 of.
     context: positions to make room for, at most those the model was trained for; 0: those.
     cache: "int8", "f32" or "int4" keys and values; None: "f32" if all weights are, else "int8".
     kv: "static", "paged" or "auto": how they lie in RAM. The same bits.
@@ -99,6 +102,10 @@ def load(
     cores: how many compute; the text is the same. 0: all of a chip, one of a desk (MicroPython for
       Unix included), where more gain something for large models only; 1 leaves a chip's second
       core to the radio.
+    stream: read the matrices from `source` as they are needed, for each token anew, for a model
+      that fits neither RAM nor mapped flash. The text is the same; the speed is the storage's. An
+      int: bytes of weights to read at once at most, up to 131072; True: 32768. How many are is
+      measured, see `Model.stream_stats`. RAM: three times that, and the image's tables.
     verify: check the checksum of every section now, which reads the whole image. `Model.verify`
       does it later, and more.
 
@@ -108,6 +115,14 @@ def load(
     The message names the path if `source` is one.
     """
 
+class BlockDevice(Protocol):
+    """A block device of MicroPython's: an SD card, a flash partition. Its `readblocks` may take an
+    offset as well.
+    """
+
+    def readblocks(self, block: int, buf: Buffer, /) -> Any: ...
+    def ioctl(self, op: int, arg: int, /) -> int | None: ...
+
 class Model(_llm.Model):
     """A model that is ready to run: an image, read in place, and the RAM to run it.
 
@@ -116,7 +131,7 @@ class Model(_llm.Model):
 
     def __init__(
         self,
-        data: Buffer,
+        data: Buffer | _llm.File,
         *,
         context: int = 0,
         cache: str | None = None,
@@ -128,9 +143,10 @@ class Model(_llm.Model):
         kernels: str | None = None,
         block: int = 0,
         cores: int = 0,
+        stream: bool | int = False,
         verify: bool = True,
     ) -> None:
-        """As `load`, from a buffer."""
+        """As `load`, from a buffer, or from a file with `stream`."""
 
     def __enter__(self) -> Model: ...
     def __exit__(self, *exception: object) -> None: ...

@@ -7,7 +7,7 @@ allocated are the objects that a call returns. Errors of the engine arrive with 
   the model is closed, or its buffer was resized after the model was made;
 - UnicodeError: text is not UTF-8 (a plain ValueError on a port that has no UnicodeError);
 - MemoryError: not enough RAM; the message says how many bytes are needed and how many are free;
-- OSError: the file or device that pages spill to failed; nothing has changed;
+- OSError: the file or device that weights come from or pages spill to failed; nothing has changed;
 - TypeError: an argument is of the wrong type (a float where an int is wanted, say);
 - RuntimeError: a callback or a stream used the model in the middle of `eval`, or of a state.
 
@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Buffer
 from collections.abc import Sequence as Sequence_
 from types import TracebackType
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 version: str
 """Release of the engine: LLM_VERSION."""
@@ -45,7 +45,7 @@ class Config(TypedDict):
     n_parameters: int  # elements of all tensors but rope_phase, without padding
 
 class Memory(TypedDict):
-    """Where the bytes are. The first three are read in place, the rest is RAM."""
+    """Where the bytes are. The first three are read in place, or from a file; the rest is RAM."""
 
     image: int  # the whole image
     weights: int  # section DATA of it
@@ -57,10 +57,28 @@ class Memory(TypedDict):
     activations: int
     logits: int
     tokens: int
-    ram: int  # object + tensors + sequences + kv + activations + logits + tokens
+    stream: int  # of an image in a file: all of it but the matrices, and the buffers; else 0
+    ram: int  # object + tensors + sequences + kv + activations + logits + tokens + stream
     kv_used: int  # of kv now
     spill: int  # the slower region
     spill_used: int  # of it now
+
+class StreamStats(TypedDict):
+    """How the weights of a model arrive that are read from a file."""
+
+    bytes: int  # read for tokens so far
+    waited_ms: int  # spent waiting for them; reading, where nothing can be read in the background
+    total_ms: int  # that evaluating took, waiting and computing
+    waiting: float  # waited_ms / total_ms
+    range: int  # bytes of weights that are read at once now
+    latency_us: int  # of a read
+    bytes_per_s: int  # after that
+
+class File(Protocol):
+    """What weights can be read from."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def readinto(self, buf: Buffer, /) -> int | None: ...
 
 class _Tokens:
     """What a model's main sequence and its others can do."""
@@ -74,8 +92,9 @@ class _Tokens:
         Where the context is full the policy decides: the window slides (see `event`), or
         ValueError. Nothing changes if a token is out of range (ValueError), not an int
         (TypeError), or they do not fit into the context (ValueError). MemoryError: other sequences
-        hold the pool. An exception from outside (KeyboardInterrupt) leaves whole blocks evaluated:
-        `n_tokens` says how far it came. No tokens: no effect.
+        hold the pool. OSError: weights are read from a file, and that failed; the block was not
+        appended, and it can be tried again. An exception from outside (KeyboardInterrupt) leaves
+        whole blocks evaluated: `n_tokens` says how far it came. No tokens: no effect.
         """
 
     def sample(self, sampler: Sampler) -> int:
@@ -133,7 +152,7 @@ class Model(_Tokens):
 
     def __init__(
         self,
-        data: Buffer,
+        data: Buffer | File,
         *,
         context: int = 0,
         block: int = 0,
@@ -145,6 +164,7 @@ class Model(_Tokens):
         spill: Any = None,
         kernels: str | None = None,
         cores: int = 0,
+        stream: bool | int = False,
         verify: bool = True,
     ) -> None:
         """Opens the image at the start of `data`, which is kept and must stay where it is.
@@ -171,11 +191,17 @@ class Model(_Tokens):
           start with the first matrix that is large enough for them, and are released when the last
           model that may use them is closed. ValueError above what there is: 2 on an ESP32 or
           ESP32-S3, 16 threads on a desk, else 1.
+        stream: `data` is a file, and the matrices are read from it range by range, each token
+          anew, to the same bits; an int is the most bytes that are read at once, up to 131072,
+          True stands for 32768. It takes three times as much RAM, and the image's tables. A desk
+          reads in the background, MicroPython between two products. The file is the model's until
+          that is closed; a Python object that uses the model while it is read gets RuntimeError.
         verify: check the checksum of every section now, which reads the whole image.
 
         Raises ValueError, TypeError, MemoryError: needs one free block of `memory()["ram"]` bytes,
         or `ram` is less than the least that will do; the message then has both numbers and the
-        contexts that would fit.
+        contexts that would fit. OSError: the file cannot be read; the message says how many bytes
+        where.
         """
 
     context: int
@@ -228,6 +254,9 @@ class Model(_Tokens):
 
     def verify(self) -> None:
         """Checks the checksum of every section. ValueError names the one that is wrong."""
+
+    def stream_stats(self) -> StreamStats:
+        """How the weights arrive. ValueError if they are in memory."""
 
     def encode(
         self, text: str | Buffer, bos: bool | None = None, special: bool = False

@@ -6,6 +6,8 @@ llm: small language models, read in place from flash
   model = llm.load("/rom/model.llm")      a path; in ROMFS it takes no RAM
   model = llm.load(0x60000000)            the address of mapped flash, or (address, size)
   model = llm.load(data)                  bytes or any buffer
+  model = llm.load(path, stream=True)     reads the weights for each token: slow, little RAM; also
+                                          binary files, block devices. model.stream_stats()
       context=0     positions to make room for (RAM grows with it); 0: as many as trained for
       cache=None    "int8", "f32" or "int4" keys and values
       policy="slide"  when the context is full: forget the oldest; or "error", or "compress"

@@ -27,6 +27,7 @@ class Model(hal.engine.Model):
         kernels=None,
         block=0,
         cores=0,
+        stream=False,
         verify=True,
     ):
         super().__init__(
@@ -41,9 +42,11 @@ class Model(hal.engine.Model):
             kernels=kernels,
             block=block,
             cores=cores,
+            stream=stream,
             verify=verify,
         )
         self._buffer = data
+        self._file = None  # to be closed with the model
         self._closed = False
         self._n_runs = 0  # texts begun, so that one can tell that another has taken the cache
 
@@ -68,9 +71,31 @@ class Model(hal.engine.Model):
 
     def close(self):
         """Frees the RAM at once. Any later use but `close` and `repr` raises ValueError."""
-        self._closed = True
-        self._buffer = None
         super().close()
+        if self._file:
+            self._file.close()
+        self._closed = True
+        self._buffer = self._file = None
+
+    def _reader(self):
+        """A function that returns the bytes of the image from one offset to another."""
+        data = self._buffer
+        if not hasattr(data, "readinto"):
+            view = memoryview(data)
+            return lambda start, end: view[start:end]
+
+        def read(start, end):
+            buf = bytearray(end - start)
+            data.seek(start)
+            rest = memoryview(buf)
+            while rest:
+                n = data.readinto(rest)
+                if not n:
+                    raise OSError(f"stream: ends before {end}")
+                rest = rest[n:]
+            return buf
+
+        return read
 
     def verify(self):
         """Checks every byte: the checksum of each section, then the SHA-256 of the image.
@@ -78,16 +103,17 @@ class Model(hal.engine.Model):
         Raises ValueError that names what is wrong. Time in proportion to the size.
         """
         super().verify()
-        data = memoryview(self._buffer)
+        read = self._reader()
         # Section table: docs/image-format.md.
-        (n_sections,) = struct.unpack_from("<I", data, 16)
+        (n_sections,) = struct.unpack_from("<I", read(0, 64), 16)
+        table = read(64, 64 + 16 * n_sections)
         for i in range(n_sections):
-            kind, end, _, _ = struct.unpack_from("<4sIII", data, 64 + 16 * i)
+            kind, end, _, _ = struct.unpack_from("<4sIII", table, 16 * i)
             if kind == b"HASH":
                 break
         sha256 = hal.sha256()
         for at in range(0, end, 4096):
-            sha256.update(data[at : min(at + 4096, end)])
+            sha256.update(read(at, min(at + 4096, end)))
         if sha256.digest() != self.hash():
             raise ValueError("section HASH: is not the SHA-256 of the image")
 
@@ -135,13 +161,17 @@ def load(
     kernels=None,
     block=0,
     cores=0,
+    stream=False,
     verify=True,
 ):
     """Makes a model ready to run. See `__init__.pyi` for sources, arguments and exceptions."""
     if hasattr(source, "__fspath__"):
         source = source.__fspath__()
+    file = None
     try:
-        if isinstance(source, str):
+        if stream:
+            file, data = _stream(source)
+        elif isinstance(source, str):
             data = _open(source)
         elif isinstance(source, int):
             data = _mapped(source)
@@ -149,7 +179,7 @@ def load(
             data = _mapped(*source)
         else:
             data = source
-        return Model(
+        model = Model(
             data,
             context=context,
             cache=cache,
@@ -161,12 +191,37 @@ def load(
             kernels=kernels,
             block=block,
             cores=cores,
+            stream=stream,
             verify=verify,
         )
+        model._file, file = file, None
+        return model
     except ValueError as error:
         if isinstance(source, str):
             raise ValueError(f"{source}: {error}") from None
         raise
+    finally:
+        if file:
+            file.close()
+
+
+def _stream(source):
+    """What `source` is read from, piece by piece: the file that this opened or None, and what to
+    read.
+    """
+    if isinstance(source, str):
+        try:
+            file = open(source, "rb")
+        except OSError as error:
+            raise hal.with_path(error, source) from None
+        return file, file
+    if hasattr(source, "readblocks"):
+        from .blocks import BlockFile
+
+        return None, BlockFile(source)
+    if not hasattr(source, "readinto"):
+        raise TypeError("stream: needs a path, a binary file or a block device")
+    return None, source
 
 
 def _open(path):

@@ -2,7 +2,8 @@
 //
 // Reads requests from stdin until it ends: request_t, the image, the prompt. Answers each with a line on stdout: `ok 0` and a
 // token, or the step that failed, its llm_status_t and its message. Every block of memory that is handed to the engine is
-// exactly as large as it is told.
+// exactly as large as it is told. Where nothing else is asked for, the image is run again as one that is not in memory, and must
+// give the same answer.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static const char *use(const request_t *r, llm_model_t *model, const char *promp
         failed = "sample";
     } else if (*token >= model->image.config.vocab_size) {
         die("the sampled token is not one");
-    } else if (r->damage_at != NONE && llm_image_verify(&model->image, error) != LLM_OK) {
+    } else if (r->damage_at != NONE && llm_image_verify(&model->image, NULL, 0, error) != LLM_OK) {
         failed = "verify";
     }
     free(scratch.block);
@@ -99,15 +100,11 @@ static const char *use(const request_t *r, llm_model_t *model, const char *promp
     return failed;
 }
 
-// All steps on one image. Returns the name of the one that failed, "ok" if none did.
-static const char *run(const request_t *r, uint8_t *data, const char *prompt, uint32_t *token, llm_error_t *error) {
-    llm_image_t image;
-    if (llm_image_open(&image, data, r->image_size, r->verify != 0, error) != LLM_OK) {
-        return "open";
-    }
-    const llm_options_t options = {.context = r->context, .block = r->block, .cache = (llm_cache_t)r->cache, .policy = LLM_POLICY_ERROR};
+// The steps after the image is open. Returns the name of the one that failed, "ok" if none did.
+static const char *run_open(const request_t *r, const llm_image_t *image, uint32_t stream, uint8_t *data, const char *prompt, uint32_t *token, llm_error_t *error) {
+    const llm_options_t options = {.context = r->context, .block = r->block, .cache = (llm_cache_t)r->cache, .policy = LLM_POLICY_ERROR, .stream = stream};
     llm_plan_t plan;
-    if (llm_plan(&image, &options, &plan, error) != LLM_OK) {
+    if (llm_plan(image, &options, &plan, error) != LLM_OK) {
         return "plan";
     }
     if (plan.total > (64u << 20)) {
@@ -117,7 +114,7 @@ static const char *run(const request_t *r, uint8_t *data, const char *prompt, ui
     memory_t ram = take(ram_size, r->ram_shift);
     llm_model_t model;
     const char *failed = "init";
-    if (llm_model_init(&model, &image, &options, ram.bytes, ram_size, error) == LLM_OK) {
+    if (llm_model_init(&model, image, &options, ram.bytes, ram_size, error) == LLM_OK) {
         if (r->damage_at != NONE) {
             memset(data + r->damage_at, 0xFF, 4);
         }
@@ -125,6 +122,106 @@ static const char *run(const request_t *r, uint8_t *data, const char *prompt, ui
     }
     free(ram.block);
     return failed;
+}
+
+// All steps on one image.
+static const char *run(const request_t *r, uint8_t *data, const char *prompt, uint32_t *token, llm_error_t *error) {
+    llm_image_t image;
+    if (llm_image_open(&image, data, r->image_size, r->verify != 0, error) != LLM_OK) {
+        return "open";
+    }
+    return run_open(r, &image, 0, data, prompt, token, error);
+}
+
+// ---------------------------------------------------------------------------- the same from a source
+
+typedef struct {
+    const uint8_t *data; // the image
+    size_t size;
+    const llm_read_t *reads; // under way
+    uint32_t n_reads;
+    uint32_t time; // us, goes on by one each time it is asked for
+} storage_t;
+
+static bool read_storage(void *context, uint64_t offset, void *data, size_t size) {
+    storage_t *storage = context;
+    if (storage->reads != NULL) {
+        die("read while something is under way");
+    }
+    if (offset > storage->size || size > storage->size - offset) {
+        die("read past the end of the image");
+    }
+    memcpy(data, storage->data + offset, size);
+    return true;
+}
+
+static bool start_storage(void *context, const llm_read_t *reads, uint32_t n) {
+    storage_t *storage = context;
+    if (storage->reads != NULL || n == 0 || n > 3) {
+        die("a second batch is begun, or one that cannot be");
+    }
+    storage->reads = reads;
+    storage->n_reads = n;
+    return true;
+}
+
+// Only now are they read.
+static bool wait_storage(void *context, uint32_t *took) {
+    storage_t *storage = context;
+    const llm_read_t *reads = storage->reads;
+    if (reads == NULL) {
+        die("waits for nothing");
+    }
+    storage->reads = NULL;
+    for (uint32_t i = 0; i < storage->n_reads; i++) {
+        read_storage(storage, reads[i].offset, reads[i].data, reads[i].size);
+    }
+    *took = storage->n_reads;
+    return true;
+}
+
+static uint32_t now_storage(void *context) {
+    return ++((storage_t *)context)->time;
+}
+
+static const char *run_source(const request_t *r, uint8_t *data, uint32_t stream, bool background, const char *prompt, uint32_t *token, llm_error_t *error) {
+    storage_t storage = {.data = data, .size = r->image_size};
+    const llm_source_t source = {
+        .context = &storage,
+        .read = read_storage,
+        .start = background ? start_storage : NULL,
+        .wait = background ? wait_storage : NULL,
+        .now = now_storage,
+    };
+    llm_image_t image;
+    size_t size;
+    if (llm_image_resident(&source, r->image_size, &size, error) != LLM_OK) {
+        return "open";
+    }
+    if (size > (64u << 20)) {
+        return "open";
+    }
+    memory_t tables = take(size, 0);
+    const char *failed = "open";
+    if (llm_image_open_source(&image, &source, r->image_size, r->verify != 0, tables.bytes, size, error) == LLM_OK) {
+        failed = run_open(r, &image, stream, data, prompt, token, error);
+    }
+    free(tables.block);
+    return failed;
+}
+
+// The answer must be that of the image in memory. Of several things that are wrong either may name another one first.
+static void check_source(const request_t *r, uint8_t *data, const char *prompt, const char *failed, uint32_t token) {
+    static const uint32_t sizes[] = {0, 1, 700, LLM_STREAM_MAX};
+    for (uint32_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint32_t other = 0;
+        llm_error_t error = {.status = LLM_OK};
+        const char *step = run_source(r, data, sizes[i / 2], i % 2 != 0, prompt, &other, &error);
+        if (strcmp(step, failed) != 0 || other != token) {
+            fprintf(stderr, "check_image: %s %lu from memory, %s %lu %s from a source\n", failed, (unsigned long)token, step, (unsigned long)other, error.message);
+            exit(2);
+        }
+    }
 }
 
 int main(void) {
@@ -135,6 +232,9 @@ int main(void) {
         uint32_t token = 0;
         llm_error_t error = {.status = LLM_OK};
         const char *failed = run(&request, image.bytes, (const char *)prompt.bytes, &token, &error);
+        if (request.image_shift == 0 && request.damage_at == NONE) {
+            check_source(&request, image.bytes, (const char *)prompt.bytes, failed, token);
+        }
         if (strcmp(failed, "ok") == 0) {
             printf("ok 0 %lu\n", (unsigned long)token);
         } else {

@@ -204,7 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_error(opened, &error);
     } else {
         CHECK(image.size <= size);
-        CHECK((llm_image_verify(&image, &error) == LLM_OK) == (verified == LLM_OK));
+        CHECK((llm_image_verify(&image, NULL, 0, &error) == LLM_OK) == (verified == LLM_OK));
         if (verified == LLM_OK || choices.verify % 2 == 0) {
             run(&image, &choices);
         }

@@ -45,6 +45,7 @@ EVERYWHERE = (
     "damaged",
     "cores",
     "watch",
+    "weights",
 )
 MICROPYTHON_ONLY = ("romfs", "memory")
 NOT_ON_CIRCUITPYTHON = ("addresses",)

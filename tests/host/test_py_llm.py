@@ -138,11 +138,13 @@ def test_stub_lists_what_the_package_exports() -> None:
 
 def test_typed_dicts_are_what_is_returned() -> None:
     model = llm.load(VECTORS / "tiny-int4.llm")
+    streamed = llm.load(VECTORS / "tiny-int4.llm", stream=True)
     gen = llm.Generator(model)
     list(gen.generate("the", max_tokens=2))
     for module, name, got in (
         ("_llm", "Config", model.config()),
         ("_llm", "Memory", model.memory()),
+        ("_llm", "StreamStats", streamed.stream_stats()),
         ("__init__", "Stats", gen.stats()),
         ("__init__", "Figures", llm.metrics(gen).as_dict()),
     ):

@@ -42,6 +42,13 @@ ffi.cdef("""
 extern "Python" llm_io_t edge_llm_read(void *, uint64_t, void *, size_t);
 extern "Python" llm_io_t edge_llm_write(void *, uint64_t, const void *, size_t);
 """)
+# And stream.py: those of a llm_source_t.
+ffi.cdef("""
+extern "Python" bool llm_py_read(void *context, uint64_t offset, void *data, size_t size);
+extern "Python" bool llm_py_start(void *context, const llm_read_t *reads, uint32_t n);
+extern "Python" bool llm_py_wait(void *context, uint32_t *took);
+extern "Python" uint32_t llm_py_now(void *context);
+""")
 ffi.set_source(
     "edge_llm._engine",
     '#include "ports/ports.h"',

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ._engine import ffi, lib
+from .stream import Source
 
 version: str = ffi.string(lib.LLM_VERSION).decode()
 
@@ -43,6 +44,7 @@ _DTYPES = {lib.LLM_F32: "f32", lib.LLM_INT8: "int8", lib.LLM_INT4: "int4"}
 _ANSI = {None: lib.LLM_ANSI_NONE, "color": lib.LLM_ANSI_COLOR, "raw": lib.LLM_ANSI_RAW}
 _MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 _UINT32_MAX = 2**32 - 1
+_VERIFY_SIZE = 1 << 20  # bytes read at once to verify an image that is not in memory
 
 
 def kernels() -> tuple[str, ...]:
@@ -213,6 +215,7 @@ class Model(_Tokens):
         spill: Any = None,
         kernels: str | None = None,
         cores: int = 0,
+        stream: bool | int = False,
         verify: bool = True,
     ) -> None:
         options = ffi.new("llm_options_t *")
@@ -233,17 +236,35 @@ class Model(_Tokens):
         if spill is not None:
             self._set_spill(options.spill, spill)
         options.kernels = _find_kernels(kernels)
+        options.stream = 0 if stream is True else _uint(stream, "stream", lib.LLM_STREAM_MAX)
         cores = _uint(cores, "cores", lib.llm_port_cores())
         image = ffi.new("llm_image_t *")
         plan = ffi.new("llm_plan_t *")
         self._model = ffi.new("llm_model_t *")
-        self._data = ffi.from_buffer(data)  # holds the buffer, which then cannot be resized
-        _call(lib.llm_image_open, image, self._data, len(self._data), bool(verify))
+        self._data = None
+        self._source: Source | None = None
+        self._tables: Any = b""  # of an image in a file: what is in RAM of it
+        if stream:
+            self._source = data if isinstance(data, Source) else Source(data)
+            self._open_source(image, bool(verify))
+            if options.ram:
+                options.ram = max(options.ram - len(self._tables), 1)
+        else:
+            self._data = ffi.from_buffer(data)  # holds the buffer, which then cannot be resized
+            _call(lib.llm_image_open, image, self._data, len(self._data), bool(verify))
         _call(lib.llm_plan, image, options, plan)
         self._ram = _allocate(plan.total)
         _call(lib.llm_model_init, self._model, image, options, self._ram, plan.total)
         lib.llm_port_parallel(ffi.addressof(self._model, "parallel"), cores)
-        self._release = weakref.finalize(self, _release, self._model)
+        self._release = weakref.finalize(self, _release, self._model, self._source)
+
+    def _open_source(self, image: Any, verify: bool) -> None:
+        """Open the image behind `self._source`; its tables are read into RAM."""
+        source = self._source.struct, self._source.size
+        size = ffi.new("size_t *")
+        self._run(lib.llm_image_resident, *source, size)
+        self._tables = _allocate(size[0])
+        self._run(lib.llm_image_open_source, image, *source, verify, self._tables, size[0])
 
     def _set_spill(self, region: Any, spill: Any) -> None:
         try:
@@ -257,8 +278,21 @@ class Model(_Tokens):
             region.size = len(self._spill)
 
     def _run(self, function: Any, *arguments: Any) -> None:
-        """Call the engine for something that may need the spill region."""
-        (_call if self._store is None else self._store.call)(function, *arguments)
+        """Call the engine for something that may need the spill region or the weights' file."""
+        call = _call if self._store is None else self._store.call
+        if self._source is None:
+            call(function, *arguments)
+            return
+        self._busy = True
+        try:
+            call(function, *arguments)
+        except OSError:
+            error, self._source.error = self._source.error, None
+            if error is not None:
+                raise error from None
+            raise
+        finally:
+            self._busy = False
 
     def _open(self) -> Any:
         """The engine's model; raises ValueError once closed."""
@@ -382,13 +416,14 @@ class Model(_Tokens):
             "activations": plan.activations,
             "logits": plan.logits,
             "tokens": plan.tokens,
+            "stream": len(self._tables) + plan.stream,
         }
         return {
             "image": model.image.size,
             "weights": model.image.tensor_data_size,
             "tokenizer": tokenizer.size,
             **ram,
-            "ram": ram["object"] + plan.total,
+            "ram": sum(ram.values()),
             "kv_used": (kv.n_units[0] - kv.n_free[0]) * kv.unit_size,
             "spill": kv.n_units[1] * kv.unit_size,
             "spill_used": (kv.n_units[1] - kv.n_free[1]) * kv.unit_size,
@@ -402,7 +437,23 @@ class Model(_Tokens):
         return bytes(ffi.buffer(self._open().image.hash, 32))
 
     def verify(self) -> None:
-        _call(lib.llm_image_verify, ffi.addressof(self._open(), "image"))
+        image = ffi.addressof(self._open(), "image")
+        size = _VERIFY_SIZE if self._source else 0
+        self._run(lib.llm_image_verify, image, _allocate(size), size)
+
+    def stream_stats(self) -> dict[str, Any]:
+        stream = self._open().stream
+        if stream.source == ffi.NULL:
+            raise ValueError("stream: the weights are in memory")
+        return {
+            "bytes": stream.bytes,
+            "waited_ms": stream.waited // 1000,
+            "total_ms": stream.total // 1000,
+            "waiting": stream.waited / stream.total if stream.total else 0.0,
+            "range": stream.range_size,
+            "latency_us": int(stream.latency),
+            "bytes_per_s": int(stream.rate * 1e6),
+        }
 
     def encode(self, text: Any, bos: bool | None = None, special: bool = False) -> list[int]:
         model = self._open()
@@ -439,6 +490,7 @@ class Model(_Tokens):
             self._open()  # not while it is busy
             self._release()
         self._model = self._ram = self._data = self._spill = self._store = None
+        self._source = self._tables = None
 
     def __enter__(self) -> Model:
         self._open()
@@ -537,8 +589,10 @@ class Decoder:
         return bytes(ffi.buffer(out, lib.llm_text_finish(self._text, out))).decode()
 
 
-def _release(model: Any) -> None:
+def _release(model: Any, source: Source | None) -> None:
     """Give back what no garbage collector knows of."""
+    if source is not None:
+        source.close()
     lib.llm_port_parallel_end(ffi.addressof(model, "parallel"))
 
 

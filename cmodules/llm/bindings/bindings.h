@@ -8,15 +8,26 @@
 
 #include "../ports/ports.h"
 
+// A file that weights are read from.
+typedef struct {
+    llm_source_t source; // whose context is the model
+    mp_obj_t seek[2]; // methods of the object, as mp_load_method gives them
+    mp_obj_t readinto[2];
+    mp_obj_t window; // memoryview of what is to be filled
+} llm_file_t;
+
 // An image and its working memory.
 typedef struct {
     mp_obj_base_t base;
     mp_obj_t data; // what holds the image, kept alive; MP_OBJ_NULL once closed
-    const void *address; // of its buffer when the model was made
+    const void *address; // of its buffer when the model was made; NULL if it is a file
     size_t size; // of its buffer when the model was made
+    llm_file_t file; // if it is one
+    void *tables; // what is in RAM of a file: one block of the heap
+    size_t tables_size; // bytes, 0 if there are none
     void *ram; // one block of the heap, model.plan.total bytes
     mp_obj_t spill; // a buffer or stream that pages spill to, or None
-    bool busy; // a stream is being read or written for it
+    bool busy; // a stream or file is being read or written for it
     llm_model_t model; // points into all
 } llm_model_obj_t;
 
@@ -67,6 +78,10 @@ void llm_spill_get(mp_obj_t o, llm_model_obj_t *model, llm_spill_t *spill);
 
 // Model.sequence().
 MP_DECLARE_CONST_FUN_OBJ_1(llm_sequence_new_obj);
+
+// Makes model->file of `o`, any object with seek and readinto, and returns its size in bytes. Raises TypeError, and what the object
+// raises.
+uint64_t llm_file_open(llm_model_obj_t *model, mp_obj_t o);
 
 // The int in `o`, from 0 to `max`. Raises TypeError and ValueError with the message `what`, in which {} stands for `max`.
 uint64_t llm_get_uint(mp_obj_t o, const char *what, uint64_t max);

@@ -20,7 +20,8 @@ llm_model_obj_t *llm_model_get(mp_obj_t o) {
         mp_raise_ValueError(MP_ERROR_TEXT("model: is closed"));
     }
     mp_buffer_info_t buffer;
-    if (!mp_get_buffer(self->data, &buffer, MP_BUFFER_READ) || buffer.buf != self->address || buffer.len != self->size) {
+    if (self->address != NULL
+        && (!mp_get_buffer(self->data, &buffer, MP_BUFFER_READ) || buffer.buf != self->address || buffer.len != self->size)) {
         mp_raise_ValueError(MP_ERROR_TEXT("data: the buffer was moved or resized since the model was made, load it again"));
     }
     const llm_kv_t *kv = &self->model.kv;
@@ -65,20 +66,47 @@ static const llm_kernels_t *get_kernels(mp_obj_t o) {
     return kernels;
 }
 
-// Takes the RAM for `model` from the heap.
-static void *allocate_ram(const llm_plan_t *plan) {
+// Takes RAM from the heap. If there is not enough, `what` says for what, how much, and what to do.
+static void *allocate(size_t size, const char *what) {
     // The heap's blocks are aligned well enough as they are.
     MP_STATIC_ASSERT(MICROPY_BYTES_PER_GC_BLOCK % LLM_ALIGNMENT == 0);
-    void *ram = m_malloc_maybe(plan->total);
+    void *ram = m_malloc_maybe(size);
     if (ram == NULL) {
         gc_info_t info;
         gc_info(&info);
         llm_error_t error;
-        llm_fail(&error, LLM_ERROR_MEMORY, "the model needs one block of {} bytes of RAM, {} are free in all: choose a smaller context or block",
-            plan->total, info.free);
+        llm_fail(&error, LLM_ERROR_MEMORY, what, size, info.free);
         llm_raise(&error);
     }
     return ram;
+}
+
+// Opens the image in a buffer.
+static void open_buffer(llm_model_obj_t *self, mp_obj_t data, bool verify, llm_image_t *image) {
+    mp_buffer_info_t buffer;
+    mp_get_buffer_raise(data, &buffer, MP_BUFFER_READ);
+    llm_error_t error;
+    if (llm_image_open(image, buffer.buf, buffer.len, verify, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
+    self->address = buffer.buf;
+    self->size = buffer.len;
+}
+
+// Opens the image in a file; its tables go to RAM.
+static void open_file(llm_model_obj_t *self, mp_obj_t file, bool verify, llm_image_t *image) {
+    uint64_t size = llm_file_open(self, file);
+    const llm_source_t *source = &self->file.source;
+    llm_error_t error;
+    size_t tables_size;
+    if (llm_image_resident(source, size, &tables_size, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
+    self->tables = allocate(tables_size, "the image's tables need one block of {} bytes of RAM, {} are free in all");
+    self->tables_size = tables_size;
+    if (llm_image_open_source(image, source, size, verify, self->tables, tables_size, &error) != LLM_OK) {
+        llm_raise(&error);
+    }
 }
 
 static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t n_kw, const mp_obj_t *args_in) {
@@ -94,6 +122,7 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         ARG_spill,
         ARG_kernels,
         ARG_cores,
+        ARG_stream,
         ARG_verify,
     };
     static const mp_arg_t allowed[] = {
@@ -108,13 +137,12 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
         {MP_QSTR_spill, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
         {MP_QSTR_kernels, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_NONE}},
         {MP_QSTR_cores, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_INT(0)}},
+        {MP_QSTR_stream, MP_ARG_KW_ONLY | MP_ARG_OBJ, {.u_rom_obj = MP_ROM_FALSE}},
         {MP_QSTR_verify, MP_ARG_KW_ONLY | MP_ARG_BOOL, {.u_bool = true}},
     };
     mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
     mp_arg_parse_all_kw_array(n_args, n_kw, args_in, MP_ARRAY_SIZE(allowed), allowed, args);
 
-    mp_buffer_info_t buffer;
-    mp_get_buffer_raise(args[ARG_data].u_obj, &buffer, MP_BUFFER_READ);
     llm_options_t options = {
         .context = (uint32_t)llm_get_uint(args[ARG_context].u_obj, "context: must be an int from 0 to {}", UINT32_MAX),
         .block = (uint32_t)llm_get_uint(args[ARG_block].u_obj, "block: must be an int from 0 to {}", UINT32_MAX),
@@ -131,27 +159,35 @@ static mp_obj_t model_make_new(const mp_obj_type_t *type, size_t n_args, size_t 
     uint32_t cores = (uint32_t)llm_get_uint(args[ARG_cores].u_obj, "cores: must be an int from 0 to {}", llm_port_cores());
     // All of them at once, as far as one pass takes them.
     options.batch = options.sequences < LLM_MAX_BLOCK ? options.sequences : LLM_MAX_BLOCK;
+    mp_obj_t stream = args[ARG_stream].u_obj;
+    if (!mp_obj_is_bool(stream)) {
+        options.stream = (uint32_t)llm_get_uint(stream, "stream: must be an int from 0 to {}", LLM_STREAM_MAX);
+    }
     llm_model_obj_t *self = mp_obj_malloc_with_finaliser(llm_model_obj_t, type);
     self->data = MP_OBJ_NULL;
+    self->address = NULL;
+    self->tables = NULL;
+    self->tables_size = 0;
     self->busy = false;
     self->model.parallel.n_cores = 1; // until it has some, for model_del
     llm_spill_get(args[ARG_spill].u_obj, self, &options.spill);
     llm_error_t error;
     llm_image_t image;
     llm_plan_t plan;
-    if (llm_image_open(&image, buffer.buf, buffer.len, args[ARG_verify].u_bool, &error) != LLM_OK
-        || llm_plan(&image, &options, &plan, &error) != LLM_OK) {
+    (mp_obj_is_true(stream) ? open_file : open_buffer)(self, args[ARG_data].u_obj, args[ARG_verify].u_bool, &image);
+    if (options.ram != 0) {
+        options.ram = options.ram > self->tables_size ? options.ram - self->tables_size : 1;
+    }
+    if (llm_plan(&image, &options, &plan, &error) != LLM_OK) {
         llm_raise(&error);
     }
 
-    self->ram = allocate_ram(&plan);
+    self->ram = allocate(plan.total, "the model needs one block of {} bytes of RAM, {} are free in all: choose a smaller context or block");
     if (llm_model_init(&self->model, &image, &options, self->ram, plan.total, &error) != LLM_OK) {
         llm_raise(&error);
     }
     llm_port_parallel(&self->model.parallel, cores);
     self->data = args[ARG_data].u_obj;
-    self->address = buffer.buf;
-    self->size = buffer.len;
     return MP_OBJ_FROM_PTR(self);
 }
 
@@ -171,7 +207,9 @@ static mp_obj_t model_close(mp_obj_t self_in) {
         self->spill = mp_const_none;
         model_del(MP_OBJ_FROM_PTR(self));
         m_del(byte, self->ram, self->model.plan.total);
+        m_del(byte, self->tables, self->tables_size);
         self->ram = NULL;
+        self->tables = NULL;
     }
     return mp_const_none;
 }
@@ -304,10 +342,11 @@ static mp_obj_t model_config(mp_obj_t self_in) {
 static MP_DEFINE_CONST_FUN_OBJ_1(model_config_obj, model_config);
 
 static mp_obj_t model_memory(mp_obj_t self_in) {
-    const llm_model_t *model = &llm_model_get(self_in)->model;
+    const llm_model_obj_t *self = llm_model_get(self_in);
+    const llm_model_t *model = &self->model;
     const llm_plan_t *plan = &model->plan;
     const llm_kv_t *kv = &model->kv;
-    mp_obj_t dict = new_dict(14);
+    mp_obj_t dict = new_dict(15);
     store_uint(dict, MP_QSTR_image, model->image.size);
     store_uint(dict, MP_QSTR_weights, model->image.tensor_data_size);
     store_uint(dict, MP_QSTR_tokenizer, model->image.tokenizer.size);
@@ -318,7 +357,8 @@ static mp_obj_t model_memory(mp_obj_t self_in) {
     store_uint(dict, MP_QSTR_activations, plan->activations);
     store_uint(dict, MP_QSTR_logits, plan->logits);
     store_uint(dict, MP_QSTR_tokens, plan->tokens);
-    store_uint(dict, MP_QSTR_ram, sizeof(llm_model_obj_t) + plan->total);
+    store_uint(dict, MP_QSTR_stream, self->tables_size + plan->stream);
+    store_uint(dict, MP_QSTR_ram, sizeof(llm_model_obj_t) + self->tables_size + plan->total);
     store_uint(dict, MP_QSTR_kv_used, (kv->n_units[0] - kv->n_free[0]) * kv->unit_size);
     store_uint(dict, MP_QSTR_spill, kv->n_units[1] * kv->unit_size);
     store_uint(dict, MP_QSTR_spill_used, (kv->n_units[1] - kv->n_free[1]) * kv->unit_size);
@@ -345,12 +385,35 @@ static MP_DEFINE_CONST_FUN_OBJ_1(model_hash_obj, model_hash);
 
 static mp_obj_t model_verify(mp_obj_t self_in) {
     llm_error_t error;
-    if (llm_image_verify(&llm_model_get(self_in)->model.image, &error) != LLM_OK) {
+    llm_model_obj_t *self = llm_model_get(self_in);
+    size_t size = self->address == NULL ? 4096 : 0;
+    byte *scratch = m_new(byte, size);
+    llm_status_t status = llm_image_verify(&self->model.image, scratch, size, &error);
+    m_del(byte, scratch, size);
+    if (status != LLM_OK) {
         llm_raise(&error);
     }
     return mp_const_none;
 }
 static MP_DEFINE_CONST_FUN_OBJ_1(model_verify_obj, model_verify);
+
+static mp_obj_t model_stream_stats(mp_obj_t self_in) {
+    const llm_stream_t *stream = &llm_model_get(self_in)->model.stream;
+    if (stream->source == NULL) {
+        mp_raise_ValueError(MP_ERROR_TEXT("stream: the weights are in memory"));
+    }
+    float waiting = stream->total > 0 ? (float)stream->waited / (float)stream->total : 0.0f;
+    mp_obj_t dict = new_dict(7);
+    store(dict, MP_QSTR_bytes, mp_obj_new_int_from_ull(stream->bytes));
+    store(dict, MP_QSTR_waited_ms, mp_obj_new_int_from_ull(stream->waited / 1000));
+    store(dict, MP_QSTR_total_ms, mp_obj_new_int_from_ull(stream->total / 1000));
+    store(dict, MP_QSTR_waiting, mp_obj_new_float_from_f(waiting));
+    store_uint(dict, MP_QSTR_range, stream->range_size);
+    store_uint(dict, MP_QSTR_latency_us, (size_t)stream->latency);
+    store(dict, MP_QSTR_bytes_per_s, mp_obj_new_int_from_ull((uint64_t)(stream->rate * 1e6f)));
+    return dict;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(model_stream_stats_obj, model_stream_stats);
 
 // ---------------------------------------------------------------------------- its tokenizer
 
@@ -496,6 +559,7 @@ static const mp_rom_map_elem_t model_locals_table[] = {
     {MP_ROM_QSTR(MP_QSTR_card), MP_ROM_PTR(&model_card_obj)},
     {MP_ROM_QSTR(MP_QSTR_hash), MP_ROM_PTR(&model_hash_obj)},
     {MP_ROM_QSTR(MP_QSTR_verify), MP_ROM_PTR(&model_verify_obj)},
+    {MP_ROM_QSTR(MP_QSTR_stream_stats), MP_ROM_PTR(&model_stream_stats_obj)},
     {MP_ROM_QSTR(MP_QSTR_encode), MP_ROM_PTR(&model_encode_obj)},
     {MP_ROM_QSTR(MP_QSTR_piece), MP_ROM_PTR(&model_piece_obj)},
     {MP_ROM_QSTR(MP_QSTR_close), MP_ROM_PTR(&model_close_obj)},

@@ -7,6 +7,7 @@
 
 #define HEADER_SIZE 64
 #define SECTION_SIZE 16
+#define MAX_HEAD_SIZE (HEADER_SIZE + MAX_SECTIONS * SECTION_SIZE)
 #define MIN_SECTIONS 6
 #define MAX_SECTIONS 16
 #define CONFIG_SIZE 128
@@ -36,7 +37,8 @@ enum {
 static const char required_types[N_REQUIRED][5] = {"CONF", "TOKN", "TDIR", "DATA", "CARD", "HASH"};
 
 typedef struct {
-    const uint8_t *data; // first byte
+    const uint8_t *data; // first byte, NULL while it is not in memory
+    uint32_t offset; // of it in the image
     uint32_t size; // bytes, without padding
 } section_t;
 
@@ -193,9 +195,7 @@ static llm_status_t find_sections(const uint8_t *data, section_t sections[N_REQU
         if (n_found == HASH && read_u32(entry + 12) != 0) {
             return bad_section(error, entry, "crc: is {}, must be 0", read_u32(entry + 12), 0);
         }
-        sections[n_found].data = data + offset;
-        sections[n_found].size = size;
-        n_found++;
+        sections[n_found++] = (section_t){.offset = offset, .size = size};
     }
     if (n_found != N_REQUIRED) {
         return bad_section(error, (const uint8_t *)required_types[n_found], "type: the section is missing", 0, 0);
@@ -529,14 +529,58 @@ static llm_status_t check_directory(llm_image_t *image, const section_t *section
     return LLM_OK;
 }
 
+uint32_t llm_image_matrix(const llm_image_t *image, uint32_t i) {
+    static const uint8_t entries[LLM_MATRICES_PER_LAYER] = {1, 2, 3, 4, 6, 7, 8};
+    uint32_t layer = i / LLM_MATRICES_PER_LAYER;
+    if (layer < image->config.n_layers) {
+        return layer * LLM_TENSORS_PER_LAYER + entries[i % LLM_MATRICES_PER_LAYER];
+    }
+    return llm_image_embedding(image) + (image->config.tied ? 0 : 2);
+}
+
+uint32_t llm_image_embedding(const llm_image_t *image) {
+    return image->config.n_layers * LLM_TENSORS_PER_LAYER;
+}
+
+llm_planes_t llm_image_planes(const llm_image_t *image, uint32_t i) {
+    const uint8_t *entry = image->directory + i * TENSOR_SIZE;
+    uint64_t first = image->tensor_data_offset;
+    return (llm_planes_t){.data = first + read_u32(entry + 16), .scales = first + read_u32(entry + 20), .row_scales = first + read_u32(entry + 24)};
+}
+
+// Where the vectors lie that were read from a source: in the order of the directory, without gaps. NULL if entry `i` is a matrix.
+static const void *resident_vector(const llm_image_t *image, uint32_t i) {
+    const llm_config_t *c = &image->config;
+    uint32_t layer = i / LLM_TENSORS_PER_LAYER;
+    uint32_t place = i % LLM_TENSORS_PER_LAYER;
+    uint32_t n; // vectors before it
+    if (layer < c->n_layers) {
+        if (place != 0 && place != 5) {
+            return NULL;
+        }
+        n = 2 * layer + (place == 5);
+    } else if (place == 1) {
+        n = 2 * c->n_layers;
+    } else if (i == image->n_tensors - 1) {
+        n = 2 * c->n_layers + 1;
+    } else {
+        return NULL;
+    }
+    return image->tensor_data + (size_t)n * c->dim * sizeof(float);
+}
+
 llm_tensor_t llm_image_tensor(const llm_image_t *image, uint32_t i) {
     const uint8_t *entry = image->directory + i * TENSOR_SIZE;
     llm_tensor_t tensor = {
-        .data = image->tensor_data + read_u32(entry + 16),
         .rows = read_u32(entry + 8),
         .cols = read_u32(entry + 12),
         .dtype = (llm_dtype_t)entry[4],
     };
+    if (image->source != NULL) {
+        tensor.data = resident_vector(image, i);
+        return tensor;
+    }
+    tensor.data = image->tensor_data + read_u32(entry + 16);
     if (tensor.dtype == LLM_INT8 || tensor.dtype == LLM_INT4) {
         tensor.scales = (const int8_t *)(image->tensor_data + read_u32(entry + 20));
         tensor.row_scales = (const float *)(const void *)(image->tensor_data + read_u32(entry + 24));
@@ -545,6 +589,29 @@ llm_tensor_t llm_image_tensor(const llm_image_t *image, uint32_t i) {
 }
 
 // ---------------------------------------------------------------------------- the whole
+
+static llm_status_t check_hash(const section_t *section, llm_error_t *error) {
+    if (section->size != HASH_SIZE) {
+        return bad(error, "section HASH: size: is {}, must be {}", section->size, HASH_SIZE);
+    }
+    return LLM_OK;
+}
+
+// Reads and checks sections that are all in memory, but for DATA, of which only the size is looked at.
+static llm_status_t read_sections(llm_image_t *image, const section_t sections[N_REQUIRED], llm_error_t *error) {
+    image->tensor_data_offset = sections[DATA].offset;
+    image->tensor_data_size = sections[DATA].size;
+    image->card = (const char *)sections[CARD].data;
+    image->card_size = sections[CARD].size;
+    image->hash = sections[HASH].data;
+    llm_status_t status;
+    if ((status = check_hash(&sections[HASH], error)) != LLM_OK
+        || (status = read_config(&image->config, &sections[CONF], error)) != LLM_OK
+        || (status = read_tokenizer(&image->tokenizer, &sections[TOKN], image->config.vocab_size, error)) != LLM_OK) {
+        return status;
+    }
+    return check_directory(image, &sections[TDIR], error);
+}
 
 llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, bool verify, llm_error_t *error) {
     if ((uintptr_t)data % LLM_ALIGNMENT != 0) {
@@ -559,38 +626,189 @@ llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, b
     memset(image, 0, sizeof(*image));
     image->data = data;
     image->size = read_u32(image->data + 12);
-    if (verify && (status = llm_image_verify(image, error)) != LLM_OK) {
+    if (verify && (status = llm_image_verify(image, NULL, 0, error)) != LLM_OK) {
         return status;
+    }
+    for (uint32_t i = 0; i < N_REQUIRED; i++) {
+        sections[i].data = image->data + sections[i].offset;
     }
     image->tensor_data = sections[DATA].data;
-    image->tensor_data_size = sections[DATA].size;
-    image->card = (const char *)sections[CARD].data;
-    image->card_size = sections[CARD].size;
-    image->hash = sections[HASH].data;
-    if (sections[HASH].size != HASH_SIZE) {
-        return bad(error, "section HASH: size: is {}, must be {}", sections[HASH].size, HASH_SIZE);
-    }
-    if ((status = read_config(&image->config, &sections[CONF], error)) != LLM_OK
-        || (status = read_tokenizer(&image->tokenizer, &sections[TOKN], image->config.vocab_size, error)) != LLM_OK) {
-        return status;
-    }
-    return check_directory(image, &sections[TDIR], error);
+    return read_sections(image, sections, error);
 }
 
-llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error) {
-    // The memory may have changed since the image was opened: that is what this is called to find out.
-    section_t sections[N_REQUIRED];
+// ---------------------------------------------------------------------------- from a source
+
+static uint64_t align(uint64_t size) {
+    return (size + LLM_ALIGNMENT - 1) & ~(uint64_t)(LLM_ALIGNMENT - 1);
+}
+
+static llm_status_t read_source(const llm_source_t *source, uint64_t offset, void *data, size_t size, llm_error_t *error) {
+    if (!source->read(source->context, offset, data, size)) {
+        return llm_fail(error, LLM_ERROR_STORAGE, "image: {} bytes at {} cannot be read", size, offset);
+    }
+    return LLM_OK;
+}
+
+// Reads header and section table to `head`, of MAX_HEAD_SIZE bytes, and checks them.
+static llm_status_t read_head(const llm_source_t *source, uint64_t size, uint8_t *head, section_t sections[N_REQUIRED], llm_error_t *error) {
+    size_t there = size < MAX_HEAD_SIZE ? (size_t)size : MAX_HEAD_SIZE;
     llm_status_t status;
-    if ((status = check_header(image->data, image->size, error)) != LLM_OK
-        || (status = find_sections(image->data, sections, error)) != LLM_OK) {
+    if ((status = read_source(source, 0, head, there, error)) != LLM_OK
+        || (status = check_header(head, size < SIZE_MAX ? (size_t)size : SIZE_MAX, error)) != LLM_OK) {
         return status;
     }
-    uint32_t n_sections = read_u32(image->data + 16);
+    return find_sections(head, sections, error);
+}
+
+// Bytes of RAM that all but the matrices take: what read_head read, the sections, the vectors.
+static uint64_t resident_size(const section_t sections[N_REQUIRED], const llm_config_t *c) {
+    uint64_t size = align(MAX_HEAD_SIZE);
+    for (uint32_t i = 0; i < N_REQUIRED; i++) {
+        size += i == DATA ? 0 : align(sections[i].size);
+    }
+    return size + align(((2 * (uint64_t)c->n_layers + 1) * c->dim + c->head_dim / 2) * sizeof(float));
+}
+
+// Reads section CONF to `memory`, of CONFIG_SIZE bytes, and what it says; and checks the sizes that have no limit of their own.
+static llm_status_t read_sizes(const llm_source_t *source, const section_t sections[N_REQUIRED], uint8_t *memory, llm_config_t *config, llm_error_t *error) {
+    section_t conf = sections[CONF];
+    llm_status_t status = check_hash(&sections[HASH], error);
+    if (status == LLM_OK && conf.size == CONFIG_SIZE) {
+        status = read_source(source, conf.offset, memory, CONFIG_SIZE, error);
+        conf.data = memory;
+    }
+    return status == LLM_OK ? read_config(config, &conf, error) : status;
+}
+
+llm_status_t llm_image_resident(const llm_source_t *source, uint64_t size, size_t *resident, llm_error_t *error) {
+    uint8_t head[MAX_HEAD_SIZE];
+    section_t sections[N_REQUIRED];
+    llm_config_t config;
+    llm_status_t status;
+    if ((status = read_head(source, size, head, sections, error)) != LLM_OK
+        || (status = read_sizes(source, sections, head, &config, error)) != LLM_OK) {
+        return status;
+    }
+    uint64_t needed = resident_size(sections, &config);
+    if (needed > SIZE_MAX / 2) {
+        return llm_fail(error, LLM_ERROR_MEMORY, "the image's tables need {} bytes of RAM, more than can be addressed", needed, 0);
+    }
+    *resident = (size_t)needed;
+    return LLM_OK;
+}
+
+// Reads the vectors to `memory`, which becomes image->tensor_data.
+static llm_status_t read_vectors(llm_image_t *image, uint8_t *memory, llm_error_t *error) {
+    image->tensor_data = memory;
+    for (uint32_t i = 0; i < image->n_tensors; i++) {
+        llm_tensor_t vector = llm_image_tensor(image, i);
+        if (vector.data != NULL) {
+            uint8_t *to = memory + ((const uint8_t *)vector.data - memory);
+            llm_status_t status = read_source(image->source, llm_image_planes(image, i).data, to, vector.cols * sizeof(float), error);
+            if (status != LLM_OK) {
+                return status;
+            }
+        }
+    }
+    return LLM_OK;
+}
+
+llm_status_t llm_image_open_source(llm_image_t *image, const llm_source_t *source, uint64_t size, bool verify, void *ram, size_t ram_size, llm_error_t *error) {
+    if ((uintptr_t)ram % LLM_ALIGNMENT != 0) {
+        return llm_fail(error, LLM_ERROR_VALUE, "ram: must begin at a multiple of {}", LLM_ALIGNMENT, 0);
+    }
+    uint8_t *free = ram;
+    section_t sections[N_REQUIRED];
+    llm_config_t config;
+    llm_status_t status;
+    // What is in memory decides, whatever llm_image_resident has seen before.
+    uint64_t needed = MAX_HEAD_SIZE + CONFIG_SIZE;
+    if (ram_size >= needed) {
+        if ((status = read_head(source, size, free, sections, error)) != LLM_OK
+            || (status = read_sizes(source, sections, free + MAX_HEAD_SIZE, &config, error)) != LLM_OK) {
+            return status;
+        }
+        needed = resident_size(sections, &config);
+    }
+    if (ram_size < needed) {
+        return llm_fail(error, LLM_ERROR_MEMORY, "the image's tables need {} bytes of RAM, {} are given", needed, ram_size);
+    }
+    memset(image, 0, sizeof(*image));
+    image->data = free;
+    image->size = read_u32(image->data + 12);
+    image->source = source;
+    free += align(MAX_HEAD_SIZE);
+    if (verify && (status = llm_image_verify(image, free, ram_size - (size_t)align(MAX_HEAD_SIZE), error)) != LLM_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < N_REQUIRED; i++) {
+        if (i != DATA) {
+            if ((status = read_source(source, sections[i].offset, free, sections[i].size, error)) != LLM_OK) {
+                return status;
+            }
+            sections[i].data = free;
+            free += align(sections[i].size);
+        }
+    }
+    status = read_sections(image, sections, error);
+    if (status == LLM_OK && resident_size(sections, &image->config) != needed) {
+        status = bad(error, "section CONF: changes while it is read", 0, 0);
+    }
+    return status == LLM_OK ? read_vectors(image, free, error) : status;
+}
+
+// ---------------------------------------------------------------------------- verification
+
+// The CRC of `size` bytes at `offset`, wherever they are.
+static llm_status_t crc_of(const llm_image_t *image, uint32_t offset, uint32_t size, void *scratch, size_t scratch_size, uint32_t *crc, llm_error_t *error) {
+    *crc = 0;
+    if (image->source == NULL) {
+        *crc = llm_crc32c(0, image->data + offset, size);
+        return LLM_OK;
+    }
+    while (size > 0) {
+        uint32_t n = size < scratch_size ? size : (uint32_t)scratch_size;
+        llm_status_t status = read_source(image->source, offset, scratch, n, error);
+        if (status != LLM_OK) {
+            return status;
+        }
+        *crc = llm_crc32c(*crc, scratch, n);
+        offset += n;
+        size -= n;
+    }
+    return LLM_OK;
+}
+
+llm_status_t llm_image_verify(const llm_image_t *image, void *scratch, size_t scratch_size, llm_error_t *error) {
+    // The image may have changed since it was opened: that is what this is called to find out.
+    section_t sections[N_REQUIRED];
+    llm_status_t status;
+    const uint8_t *head = image->data;
+    uint32_t n_sections = read_u32(head + 16);
+    if (image->source == NULL) {
+        if ((status = check_header(head, image->size, error)) != LLM_OK) {
+            return status;
+        }
+    } else {
+        if ((status = read_head(image->source, image->size, scratch, sections, error)) != LLM_OK) {
+            return status;
+        }
+        if (memcmp(scratch, head, HEADER_SIZE + n_sections * SECTION_SIZE) != 0) {
+            return bad(error, "header: it is not the image that was opened", 0, 0);
+        }
+    }
+    if ((status = find_sections(head, sections, error)) != LLM_OK) {
+        return status;
+    }
+    n_sections = read_u32(head + 16);
     for (uint32_t i = 0; i < n_sections; i++) {
-        const uint8_t *entry = image->data + HEADER_SIZE + i * SECTION_SIZE;
+        const uint8_t *entry = head + HEADER_SIZE + i * SECTION_SIZE;
         uint32_t crc = 0;
         if (memcmp(entry, required_types[HASH], 4) != 0) {
-            crc = llm_crc32c(0, image->data + read_u32(entry + 4), read_u32(entry + 8));
+            status = crc_of(image, read_u32(entry + 4), read_u32(entry + 8), scratch, scratch_size, &crc, error);
+            if (status != LLM_OK) {
+                return status;
+            }
         }
         if (crc != read_u32(entry + 12)) {
             return bad_section(error, entry, "crc: the image is damaged (copy it again)", 0, 0);

@@ -24,9 +24,26 @@ typedef enum {
 #define LLM_WHOLE_MODEL 0xFFFF // layer of a tensor that belongs to none
 
 // The `i`-th tensor of the directory of an image that llm_image_open has accepted. In such an image the tensors of
-// layer l are entries [l * LLM_TENSORS_PER_LAYER, ...) in ascending order of role, those of the whole model last.
+// layer l are entries [l * LLM_TENSORS_PER_LAYER, ...) in ascending order of role, those of the whole model last. If the image has a
+// source, matrices have no data and no scales.
 llm_tensor_t llm_image_tensor(const llm_image_t *image, uint32_t i);
 
 #define LLM_TENSORS_PER_LAYER 9
+#define LLM_MATRICES_PER_LAYER 7
+
+// The entry of the `i`-th matrix in the order in which a token needs them: those of each layer, then the head's.
+uint32_t llm_image_matrix(const llm_image_t *image, uint32_t i);
+
+// The entry of the embedding.
+uint32_t llm_image_embedding(const llm_image_t *image);
+
+// Where the planes of a tensor begin in the image.
+typedef struct {
+    uint64_t data; // codes or values
+    uint64_t scales; // of the groups, if it has any
+    uint64_t row_scales; // the same
+} llm_planes_t;
+
+llm_planes_t llm_image_planes(const llm_image_t *image, uint32_t i);
 
 #endif

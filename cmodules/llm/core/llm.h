@@ -41,6 +41,30 @@ typedef struct {
 // The message is `what` with each `{}` replaced by the next of `a` and `b` in decimal, cut to fit.
 llm_status_t llm_fail(llm_error_t *error, llm_status_t status, const char *what, uint64_t a, uint64_t b);
 
+// ---------------------------------------------------------------------------- source
+
+// One piece of an image to be read.
+typedef struct {
+    void *data; // where to
+    uint64_t offset; // from the image's first byte
+    uint32_t size; // bytes
+} llm_read_t;
+
+// Reads an image that is not in memory: a file or a block device. Reads return false on failure; they may also not return at all (a
+// Python exception): the model is then as if the call that needed them had not begun.
+typedef struct {
+    void *context; // the first argument of each
+    // Reads now. Not called while something is under way.
+    bool (*read)(void *context, uint64_t offset, void *data, size_t size);
+    // Begins to read `n` pieces, which stay where they are until they are waited for; NULL if this source cannot read while the
+    // engine computes. One such call is under way at a time.
+    bool (*start)(void *context, const llm_read_t *reads, uint32_t n);
+    // Waits until they are read, or failed, and sets `*took` to the microseconds from start to end. NULL if `start` is.
+    bool (*wait)(void *context, uint32_t *took);
+    // Microseconds since any time, modulo 2^32.
+    uint32_t (*now)(void *context);
+} llm_source_t;
+
 // ---------------------------------------------------------------------------- image
 
 typedef struct {
@@ -103,13 +127,15 @@ typedef struct {
 } llm_tokenizer_t;
 
 typedef struct {
-    const uint8_t *data; // first byte of the image
+    const uint8_t *data; // first byte of the image; only its header and section table if it has a source
     uint32_t size; // bytes of the image (total_size), not of what holds it
+    const llm_source_t *source; // reads the matrices, NULL if the whole image is in memory
     llm_config_t config; // hyper-parameters
     llm_tokenizer_t tokenizer; // tables
     const uint8_t *directory; // section TDIR
     uint32_t n_tensors; // entries in it
-    const uint8_t *tensor_data; // section DATA
+    const uint8_t *tensor_data; // section DATA; only its vectors, one after the other, if the image has a source
+    uint32_t tensor_data_offset; // of section DATA in the image
     uint32_t tensor_data_size; // bytes
     const char *card; // section CARD: JSON, not NUL-terminated
     uint32_t card_size; // bytes
@@ -122,9 +148,17 @@ typedef struct {
 // well: time in proportion to the size. LLM_ERROR_IMAGE names the field; `image` is then undefined.
 llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, bool verify, llm_error_t *error);
 
-// Checks the CRC32C of header and sections of an open image, whose memory may have changed since. LLM_ERROR_IMAGE names
-// the section.
-llm_status_t llm_image_verify(const llm_image_t *image, llm_error_t *error);
+// Opens an image of at most `size` bytes behind `source`, which must outlive it. What is not a matrix is read into `ram` (a multiple of
+// LLM_ALIGNMENT): at least llm_image_resident says, and more is used to verify in larger pieces. Checks and errors are those of
+// llm_image_open; LLM_ERROR_STORAGE if the source failed.
+llm_status_t llm_image_open_source(llm_image_t *image, const llm_source_t *source, uint64_t size, bool verify, void *ram, size_t ram_size, llm_error_t *error);
+
+// Sets `*resident` to the bytes of RAM that llm_image_open_source needs. Errors are the same.
+llm_status_t llm_image_resident(const llm_source_t *source, uint64_t size, size_t *resident, llm_error_t *error);
+
+// Checks the CRC32C of header and sections of an open image, which may have changed since. An image with a source is read to
+// `scratch` (of `scratch_size` bytes, at least 512), piece by piece; others need none. LLM_ERROR_IMAGE names the section.
+llm_status_t llm_image_verify(const llm_image_t *image, void *scratch, size_t scratch_size, llm_error_t *error);
 
 // CRC32C (RFC 3720, appendix B.4) of `size` bytes, continuing from `crc` (0 to start).
 uint32_t llm_crc32c(uint32_t crc, const void *data, size_t size);
@@ -172,6 +206,39 @@ typedef struct {
     uint64_t size; // bytes of it; 0: there is none
 } llm_spill_t;
 
+// ---- weights that are not mapped
+
+#define LLM_STREAM_MAX 131072 // most bytes of codes that are read at once
+
+// Reads the matrices of an image in the order in which a token needs them: a *range* of tiles is computed while the next one is read.
+// Fields from `latency` on are for reading.
+typedef struct {
+    const llm_source_t *source; // NULL: the weights are in memory
+    uint8_t *codes[2]; // [codes_size] codes or values of a range each, in turn
+    uint8_t *scales[2]; // [scales_size] row scales and group scales of a strip each, in turn: tiles of as many ranges as fit
+    uint32_t codes_size; // bytes
+    uint32_t scales_size; // bytes
+    uint32_t n_matrices; // that this block of tokens needs
+    uint32_t matrix; // of the next range to read, counted in their order
+    uint32_t tile; // its first
+    uint32_t strip_first; // first tile of the strip whose scales are there
+    uint32_t strip_end; // the tile after its last
+    uint32_t turn; // bit 0: codes to fill next; bit 1: scales that are filled
+    llm_tensor_t range; // what was read last
+    llm_read_t reads[3]; // the pieces of it
+    uint32_t n_reads; // how many
+    bool under_way; // they are being read, or have been by a source that cannot do it in the background
+    uint32_t took; // us, by such a source
+    bool failed; // they cannot be; the rest of the block is not computed
+    uint32_t began; // when the block did
+    float latency; // of a read, us: a mean of the last ones, 0 before the first
+    float rate; // of the rest of it, bytes a us
+    uint32_t range_size; // bytes of codes that the next range should have
+    uint64_t bytes; // read since the model was made
+    uint64_t waited; // us spent waiting for them, or reading if the source cannot do both at once
+    uint64_t total; // us that the blocks took
+} llm_stream_t;
+
 typedef struct {
     uint32_t context; // positions to make room for; 0: as many as the model was trained for
     uint32_t block; // tokens of a prompt computed together, 1 to LLM_MAX_BLOCK; 0: 8
@@ -182,6 +249,7 @@ typedef struct {
     llm_policy_t policy; // when the context is full
     size_t ram; // bytes that the model may take; 0: as many as it needs
     llm_spill_t spill; // where pages go that the RAM has no room for
+    uint32_t stream; // of an image with a source: most bytes of codes read at once, at most LLM_STREAM_MAX; 0: 32 KB
     const llm_kernels_t *kernels; // NULL: the best
     llm_parallel_t parallel; // the cores to use
 } llm_options_t;
@@ -207,6 +275,9 @@ typedef struct {
     size_t activations; // everything between the embedding and the logits
     size_t logits; // batch times one float a token of the vocabulary
     size_t tokens; // ids of what is in the cache
+    size_t stream; // buffers of an image with a source
+    uint32_t stream_codes; // bytes of codes in each of two of them
+    uint32_t stream_scales; // bytes of scales in each of two others
     size_t total; // the sum: what llm_model_init needs
 } llm_plan_t;
 
@@ -234,6 +305,7 @@ typedef struct {
     llm_plan_t plan; // how its RAM is divided
     const llm_kernels_t *kernels; // what it runs on
     llm_parallel_t parallel; // and the cores
+    llm_stream_t stream; // where its matrices come from if they are not in memory
     llm_tensor_t token_embd; // [vocab_size, dim]
     llm_tensor_t output; // [vocab_size, dim], token_embd if tied
     const float *output_norm; // [dim]

@@ -1,9 +1,15 @@
 // Products of a matrix: cut into rows, divided between cores.
 #include "matmul.h"
 
-// Bytes of a group of a row.
-static size_t group_size(llm_dtype_t dtype) {
-    return dtype == LLM_INT4 ? LLM_GROUP / 2 : LLM_GROUP;
+uint32_t llm_tile_codes(const llm_tensor_t *w) {
+    if (w->dtype == LLM_F32) {
+        return LLM_TILE * w->cols * (uint32_t)sizeof(float);
+    }
+    return LLM_TILE * llm_n_groups(w->cols) * (w->dtype == LLM_INT4 ? LLM_GROUP / 2 : LLM_GROUP);
+}
+
+uint32_t llm_tile_scales(const llm_tensor_t *w) {
+    return w->dtype == LLM_F32 ? 0 : LLM_TILE * (uint32_t)(sizeof(float) + llm_n_groups(w->cols));
 }
 
 llm_tensor_t llm_tensor_rows(const llm_tensor_t *w, uint32_t first_tile, uint32_t n_tiles) {
@@ -11,12 +17,9 @@ llm_tensor_t llm_tensor_rows(const llm_tensor_t *w, uint32_t first_tile, uint32_
     uint32_t first = first_tile * LLM_TILE;
     uint32_t left = w->rows - first;
     rows.rows = n_tiles < llm_n_tiles(left) ? n_tiles * LLM_TILE : left;
-    if (w->dtype == LLM_F32) {
-        rows.data = (const float *)w->data + (size_t)first * w->cols;
-    } else {
-        size_t groups = (size_t)first * llm_n_groups(w->cols);
-        rows.data = (const uint8_t *)w->data + groups * group_size(w->dtype);
-        rows.scales += groups;
+    rows.data = (const uint8_t *)w->data + (size_t)first_tile * llm_tile_codes(w);
+    if (w->dtype != LLM_F32) {
+        rows.scales += (size_t)first * llm_n_groups(w->cols);
         rows.row_scales += first;
     }
     return rows;
@@ -38,6 +41,7 @@ typedef struct {
     const llm_kernels_t *kernels;
     uint32_t n_cores;
     float *y;
+    uint32_t y_stride;
     const llm_tensor_t *w;
     const llm_vectors_t *x;
 } product_t;
@@ -50,15 +54,15 @@ static void multiply_share(void *argument, uint32_t core) {
     uint32_t end = (uint32_t)((uint64_t)n_tiles * (core + 1) / p->n_cores);
     if (first < end) {
         llm_tensor_t rows = llm_tensor_rows(p->w, first, end - first);
-        multiply(p->kernels, p->y + (size_t)first * LLM_TILE, p->w->rows, &rows, p->x);
+        multiply(p->kernels, p->y + (size_t)first * LLM_TILE, p->y_stride, &rows, p->x);
     }
 }
 
-void llm_multiply(const llm_kernels_t *kernels, const llm_parallel_t *parallel, float *y, const llm_tensor_t *w, const llm_vectors_t *x) {
+void llm_multiply(const llm_kernels_t *kernels, const llm_parallel_t *parallel, float *y, uint32_t y_stride, const llm_tensor_t *w, const llm_vectors_t *x) {
     if (parallel->n_cores > 1 && (uint64_t)w->rows * w->cols * x->codes.n >= parallel->min_macs) {
-        product_t product = {.kernels = kernels, .n_cores = parallel->n_cores, .y = y, .w = w, .x = x};
+        product_t product = {.kernels = kernels, .n_cores = parallel->n_cores, .y = y, .y_stride = y_stride, .w = w, .x = x};
         parallel->run(parallel, multiply_share, &product);
     } else {
-        multiply(kernels, y, w->rows, w, x);
+        multiply(kernels, y, y_stride, w, x);
     }
 }

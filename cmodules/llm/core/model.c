@@ -4,7 +4,7 @@
 #include "../kernels/kernels.h"
 #include "../kernels/numeric.h"
 #include "image.h"
-#include "matmul.h"
+#include "stream.h"
 
 #define DEFAULT_BLOCK 8
 
@@ -77,6 +77,7 @@ typedef struct {
     uint64_t kv_scratch; // llm_kv_t.scratch
     uint64_t scratch;
     uint64_t hidden; // gate or up
+    uint64_t stream; // buffers of llm_stream_t
     uint32_t codes_stride; // codes between two vectors of them
 } parts_t;
 
@@ -112,6 +113,7 @@ static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_
     p.codes = align(block * p.codes_stride * kernels->code_size);
     p.code_scales = align(block * sizeof(float));
     p.cos_sin = align(block * c->head_dim * sizeof(float));
+    p.stream = 2 * ((uint64_t)plan->stream_codes + plan->stream_scales);
     return p;
 }
 
@@ -131,7 +133,7 @@ static uint64_t activations(const parts_t *p) {
 }
 
 static uint64_t total(const parts_t *p) {
-    return p->layers + bookkeeping(p) + p->pool + activations(p) + p->logits + p->tokens;
+    return p->layers + bookkeeping(p) + p->pool + activations(p) + p->logits + p->tokens + p->stream;
 }
 
 static bool all_f32(const llm_image_t *image) {
@@ -262,6 +264,9 @@ static llm_status_t check_options(const llm_options_t *options, const llm_config
     if (options->block > LLM_MAX_BLOCK) {
         return llm_fail(error, LLM_ERROR_VALUE, "block: is {}, must be 1 to {}", options->block, LLM_MAX_BLOCK);
     }
+    if (options->stream > LLM_STREAM_MAX) {
+        return llm_fail(error, LLM_ERROR_VALUE, "stream: is {}, must be 0 to {}", options->stream, LLM_STREAM_MAX);
+    }
     if (options->sequences > LLM_MAX_SEQUENCES) {
         return llm_fail(error, LLM_ERROR_VALUE, "sequences: is {}, must be 0 to {}", options->sequences, LLM_MAX_SEQUENCES);
     }
@@ -300,6 +305,11 @@ llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, ll
     llm_status_t status = check_options(options, c, plan, error);
     if (status != LLM_OK) {
         return status;
+    }
+    plan->stream_codes = 0;
+    plan->stream_scales = 0;
+    if (image->source != NULL) {
+        llm_stream_plan(image, options->stream, &plan->stream_codes, &plan->stream_scales);
     }
     plan->n_spill = 0;
     set_layout(plan, options, options->context != 0 ? options->context : c->context);
@@ -341,6 +351,7 @@ llm_status_t llm_plan(const llm_image_t *image, const llm_options_t *options, ll
     plan->activations = (size_t)activations(&p);
     plan->logits = (size_t)p.logits;
     plan->tokens = (size_t)p.tokens;
+    plan->stream = (size_t)p.stream;
     plan->total = (size_t)total(&p);
     return LLM_OK;
 }
@@ -369,6 +380,8 @@ static void lay_out(llm_model_t *m, uint8_t *ram) {
         m->kv.sequences[i].pages = tables + (size_t)i * m->plan.table;
         m->kv.sequences[i].tokens = tokens + (size_t)i * m->plan.context;
     }
+    uint8_t *stream = take(&ram, p.stream);
+    llm_stream_init(&m->stream, &m->image, stream, m->plan.stream_codes, m->plan.stream_scales);
     m->x = take(&ram, p.x);
     m->h = take(&ram, p.h);
     m->codes = take(&ram, p.codes);
@@ -504,7 +517,7 @@ static void *codes_of(const llm_model_t *m, uint32_t i) {
     return (uint8_t *)m->codes + (size_t)i * m->codes_stride * m->kernels->code_size;
 }
 
-// y [n][rows] = w x.
+// y [n][rows] = w x. Once the source of a stream has failed, y is zeros: m->stream.failed says so.
 static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *input) {
     if (w->dtype != LLM_F32 && !input->quantized) {
         for (uint32_t i = 0; i < input->n; i++) {
@@ -517,7 +530,11 @@ static void matmul(llm_model_t *m, float *y, const llm_tensor_t *w, input_t *inp
         .x_stride = input->cols,
         .codes = {.codes = m->codes, .scales = m->code_scales, .stride = m->codes_stride, .n = input->n},
     };
-    llm_multiply(m->kernels, &m->parallel, y, w, &x);
+    if (m->stream.source != NULL) {
+        llm_stream_multiply(&m->stream, &m->image, m->kernels, &m->parallel, y, w, &x);
+    } else {
+        llm_multiply(m->kernels, &m->parallel, y, w->rows, w, &x);
+    }
 }
 
 // h [n][dim] = rmsnorm(x [n][dim]) as the input of matrices, the first of which is `next`.
@@ -751,33 +768,8 @@ static void feed_forward_block(llm_model_t *m, uint32_t l, uint32_t n) {
     m->kernels->add(m->x, y, n * c->dim);
 }
 
-// Runs `n` tokens, at most plan.block, through all layers into x [n][dim]; their keys and values join the cache, where there is room
-// for them. LLM_ERROR_STORAGE if the store failed: the sequences are as before.
-static llm_status_t forward(llm_model_t *m, const item_t *items, uint32_t n, llm_error_t *error) {
-    const llm_config_t *c = &m->image.config;
-    for (uint32_t i = 0; i < n; i++) {
-        items[i].sequence->row = LLM_NONE;
-        embed(m->x + i * c->dim, &m->token_embd, items[i].token);
-        turn(m, m->cos_sin + i * c->head_dim, items[i].pos);
-    }
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        if (!attention_block(m, l, items, n)) {
-            return llm_fail(error, LLM_ERROR_STORAGE, "spill: cannot be read", 0, 0);
-        }
-        feed_forward_block(m, l, n);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        llm_sequence_t *s = items[i].sequence;
-        s->tokens[llm_kv_slot(&m->kv, items[i].pos)] = items[i].token;
-        s->n_valid = items[i].pos + 1;
-        s->n_tokens = larger(s->n_tokens, s->n_valid);
-        llm_kv_settle(&m->kv, s);
-    }
-    return LLM_OK;
-}
-
-// Rows 0 to n - 1 of the logits = output rmsnorm(x) of the last block's tokens `first` to first + n - 1.
-static void head(llm_model_t *m, const item_t *items, uint32_t first, uint32_t n) {
+// Rows 0 to n - 1 of the logits = output rmsnorm(x) of the block's tokens `first` to first + n - 1.
+static void head(llm_model_t *m, uint32_t first, uint32_t n) {
     for (uint32_t i = 0; i < m->kv.n_sequences; i++) {
         if (m->kv.sequences[i].row < n) {
             m->kv.sequences[i].row = LLM_NONE;
@@ -785,9 +777,75 @@ static void head(llm_model_t *m, const item_t *items, uint32_t first, uint32_t n
     }
     input_t h = norm(m, m->x + first * m->image.config.dim, m->output_norm, n, &m->output);
     matmul(m, m->logits, &m->output, &h);
-    for (uint32_t i = 0; i < n; i++) {
-        items[first + i].sequence->row = (uint16_t)i;
+}
+
+// All layers over x [n][dim], and the logits of the last `n_logits` of the tokens.
+static llm_status_t run_layers(llm_model_t *m, const item_t *items, uint32_t n, uint32_t n_logits, llm_error_t *error) {
+    for (uint32_t l = 0; l < m->image.config.n_layers; l++) {
+        if (!attention_block(m, l, items, n)) {
+            return llm_fail(error, LLM_ERROR_STORAGE, "spill: cannot be read", 0, 0);
+        }
+        feed_forward_block(m, l, n);
+        if (m->stream.failed) {
+            return llm_stream_fail(&m->stream, error);
+        }
     }
+    if (n_logits > 0) {
+        head(m, n - n_logits, n_logits);
+    }
+    return m->stream.failed ? llm_stream_fail(&m->stream, error) : LLM_OK;
+}
+
+// x = the embedding of a token. False if the source of a stream failed.
+static bool look_up(llm_model_t *m, float *x, uint32_t token) {
+    if (m->stream.source == NULL) {
+        embed(x, &m->token_embd, token);
+        return true;
+    }
+    llm_tensor_t tile;
+    if (!llm_stream_embedding(&m->stream, &m->image, token, &tile)) {
+        return false;
+    }
+    embed(x, &tile, token % LLM_TILE);
+    return true;
+}
+
+// Runs `n` tokens, at most plan.block, through the model: their keys and values join the cache, where there is room for them, and the
+// last `n_logits` of them have rows 0 to n_logits - 1 of the logits. LLM_ERROR_STORAGE if the store or the source failed: the
+// sequences are as before.
+static llm_status_t forward(llm_model_t *m, const item_t *items, uint32_t n, uint32_t n_logits, llm_error_t *error) {
+    const llm_config_t *c = &m->image.config;
+    bool streams = m->stream.source != NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        items[i].sequence->row = LLM_NONE;
+    }
+    if (streams && !llm_stream_begin(&m->stream, &m->image, n_logits > 0)) {
+        return llm_stream_fail(&m->stream, error);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (!look_up(m, m->x + i * c->dim, items[i].token)) {
+            return llm_stream_fail(&m->stream, error);
+        }
+        turn(m, m->cos_sin + i * c->head_dim, items[i].pos);
+    }
+    llm_status_t status = run_layers(m, items, n, n_logits, error);
+    if (status != LLM_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        llm_sequence_t *s = items[i].sequence;
+        s->tokens[llm_kv_slot(&m->kv, items[i].pos)] = items[i].token;
+        s->n_valid = items[i].pos + 1;
+        s->n_tokens = larger(s->n_tokens, s->n_valid);
+        if (i >= n - n_logits) {
+            s->row = (uint16_t)(i - (n - n_logits));
+        }
+        llm_kv_settle(&m->kv, s);
+    }
+    if (streams) {
+        llm_stream_end(&m->stream);
+    }
+    return LLM_OK;
 }
 
 // ---------------------------------------------------------------------------- sequences
@@ -844,15 +902,11 @@ llm_status_t llm_sequence_eval(llm_model_t *model, llm_sequence_t *sequence, con
     for (uint32_t i = 0; i < step; i++) {
         items[i].token = again > 0 ? sequence->tokens[llm_kv_slot(&model->kv, items[i].pos)] : tokens[i];
     }
-    status = forward(model, items, (uint32_t)step, error);
-    if (status != LLM_OK || again > 0) {
-        return status;
+    status = forward(model, items, (uint32_t)step, again == 0 && step == n ? 1 : 0, error);
+    if (status == LLM_OK && again == 0) {
+        *done = step;
     }
-    if (step == n) {
-        head(model, items, (uint32_t)step - 1, 1);
-    }
-    *done = step;
-    return LLM_OK;
+    return status;
 }
 
 llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n, llm_error_t *error) {
@@ -900,11 +954,7 @@ llm_status_t llm_model_eval_batch(llm_model_t *model, llm_sequence_t *const *seq
     if (n == 0) {
         return LLM_OK;
     }
-    llm_status_t status = forward(model, items, (uint32_t)n, error);
-    if (status == LLM_OK) {
-        head(model, items, 0, (uint32_t)n);
-    }
-    return status;
+    return forward(model, items, (uint32_t)n, (uint32_t)n, error);
 }
 
 llm_status_t llm_sequence_rewind(llm_model_t *model, llm_sequence_t *sequence, uint32_t n, llm_error_t *error) {
