@@ -90,7 +90,7 @@ static void choose_range(llm_stream_t *s) {
         us = us > s->latency ? us : s->latency;
     }
     float size = us * s->rate;
-    s->range_size = size < (float)s->codes_size ? (uint32_t)size : s->codes_size;
+    s->range_size = size < (float)s->codes_size ? (uint32_t)(int32_t)size : s->codes_size;
 }
 
 // Takes the time of `n` reads into account, `size` bytes in all.
