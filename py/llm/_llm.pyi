@@ -97,6 +97,15 @@ class _Tokens:
         whole blocks evaluated: `n_tokens` says how far it came. No tokens: no effect.
         """
 
+    def eval_step(self, tokens: int | Sequence_[int], ms: int) -> int:
+        """Goes on with `eval(tokens)` for about `ms` milliseconds and returns how many of them
+        have got through: call it again with the others until there are none. The same bits.
+
+        It ends between two layers, or the two halves of one: later by the time of half a layer,
+        for `block` tokens if there are so many. If anything but `sample` is done with the model
+        meanwhile, the block that is under way is lost and begins again. ms: 0 to 65535.
+        """
+
     def sample(self, sampler: Sampler) -> int:
         """Chooses the next token from the logits, which are used up. `eval` appends it.
 

@@ -165,7 +165,10 @@ static void run(const llm_image_t *image, const choices_t *choices) {
             CHECK(llm_sequence_rewind(&model, sequence, from, &error) == LLM_OK);
             CHECK(llm_sequence_sample(&model, sequence, &sampler, &token, &error) == LLM_ERROR_VALUE);
             for (uint32_t i = from; i < n; i++) {
-                CHECK(llm_model_eval(&model, tokens + i, 1, &error) == LLM_OK);
+                size_t done = 0;
+                while (done == 0) { // in parts
+                    CHECK(llm_sequence_eval_part(&model, sequence, tokens + i, 1, &done, &error) == LLM_OK);
+                }
             }
             CHECK(same_bits(logits, model.logits, vocab_size));
         }

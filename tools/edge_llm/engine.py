@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+import time
 import weakref
 from array import array
 from collections.abc import Iterable
@@ -130,16 +131,31 @@ class _Tokens:
         return self._get()[1].n_tokens
 
     def eval(self, tokens: int | Iterable[int]) -> None:
+        self._evaluate(tokens, None)
+
+    def eval_step(self, tokens: int | Iterable[int], ms: int) -> int:
+        return self._evaluate(tokens, _uint(ms, "ms", 0xFFFF))
+
+    def _evaluate(self, tokens: int | Iterable[int], ms: int | None) -> int:
+        """Block by block, so that Ctrl-C is heard in between, or part by part for about `ms`
+        milliseconds. Returns how many tokens got through.
+        """
         model, sequence = self._get()
         if hasattr(tokens, "__index__"):
             tokens = [tokens]
         ids = array("I", [_token(token, model) for token in tokens])
+        n = len(ids)
         done = ffi.new("size_t *")
-        while ids:  # block by block, so that Ctrl-C is heard in between
+        function = lib.llm_sequence_eval if ms is None else lib.llm_sequence_eval_part
+        start = time.monotonic()
+        while ids:
             rest = ffi.from_buffer("uint32_t[]", ids)
-            self._owner()._run(lib.llm_sequence_eval, model, sequence, rest, len(ids), done)
+            self._owner()._run(function, model, sequence, rest, len(ids), done)
             ffi.release(rest)
             ids = ids[done[0] :]
+            if ms is not None and time.monotonic() - start >= ms / 1000:
+                break
+        return n - len(ids)
 
     def sample(self, sampler: Sampler) -> int:
         token = ffi.new("uint32_t *")

@@ -64,6 +64,7 @@ llm_sequence_t *llm_sequence_get(mp_obj_t o, llm_model_obj_t **model);
 
 // Methods of both.
 MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_eval_obj);
+MP_DECLARE_CONST_FUN_OBJ_3(llm_sequence_eval_step_obj);
 MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_sample_obj);
 MP_DECLARE_CONST_FUN_OBJ_VAR_BETWEEN(llm_sequence_logits_obj);
 MP_DECLARE_CONST_FUN_OBJ_2(llm_sequence_rewind_obj);

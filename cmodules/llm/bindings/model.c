@@ -433,7 +433,7 @@ static mp_obj_t model_encode(size_t n_args, const mp_obj_t *pos_args, mp_map_t *
     mp_arg_val_t args[MP_ARRAY_SIZE(allowed)];
     mp_arg_parse_all(n_args, pos_args, kw_args, MP_ARRAY_SIZE(allowed), allowed, args);
 
-    const llm_model_t *model = &llm_model_get(args[ARG_self].u_obj)->model;
+    llm_model_t *model = &llm_model_get(args[ARG_self].u_obj)->model;
     const llm_tokenizer_t *tokenizer = &model->image.tokenizer;
     mp_buffer_info_t text;
     mp_get_buffer_raise(args[ARG_text].u_obj, &text, MP_BUFFER_READ);
@@ -543,6 +543,7 @@ static void model_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
 
 static const mp_rom_map_elem_t model_locals_table[] = {
     {MP_ROM_QSTR(MP_QSTR_eval), MP_ROM_PTR(&llm_sequence_eval_obj)},
+    {MP_ROM_QSTR(MP_QSTR_eval_step), MP_ROM_PTR(&llm_sequence_eval_step_obj)},
     {MP_ROM_QSTR(MP_QSTR_sample), MP_ROM_PTR(&llm_sequence_sample_obj)},
     {MP_ROM_QSTR(MP_QSTR_logits), MP_ROM_PTR(&llm_sequence_logits_obj)},
     {MP_ROM_QSTR(MP_QSTR_rewind), MP_ROM_PTR(&llm_sequence_rewind_obj)},

@@ -1,6 +1,7 @@
 // _llm.Sequence, and the methods of _llm.Model that are those of its main sequence.
 #include <string.h>
 
+#include "py/mphal.h"
 #include "py/objarray.h"
 #include "py/runtime.h"
 
@@ -43,7 +44,9 @@ static uint32_t *get_tokens(mp_obj_t tokens_in, const llm_model_t *model, uint32
     return tokens;
 }
 
-static mp_obj_t sequence_eval(mp_obj_t self_in, mp_obj_t tokens_in) {
+// Evaluates the tokens in `tokens_in`, block by block, or part by part until about `ms` milliseconds are over, if that is not negative.
+// Returns how many got through.
+static size_t evaluate(mp_obj_t self_in, mp_obj_t tokens_in, int64_t ms) {
     llm_model_obj_t *model;
     llm_sequence_get(self_in, &model);
     uint32_t few[LLM_MAX_BLOCK];
@@ -55,29 +58,42 @@ static mp_obj_t sequence_eval(mp_obj_t self_in, mp_obj_t tokens_in) {
         // A copy, since what runs between two blocks may change the list.
         tokens = get_tokens(tokens_in, &model->model, few, &n);
     }
-    for (size_t at = 0; at < n;) {
+    mp_uint_t start = mp_hal_ticks_ms();
+    size_t at = 0;
+    while (at < n) {
         // Again each time: what ran meanwhile may have closed it.
         llm_sequence_t *sequence = llm_sequence_get(self_in, &model);
         size_t done;
         llm_error_t error;
-        if (llm_sequence_eval(&model->model, sequence, tokens + at, n - at, &done, &error) != LLM_OK) {
+        if ((ms < 0 ? llm_sequence_eval : llm_sequence_eval_part)(&model->model, sequence, tokens + at, n - at, &done, &error) != LLM_OK) {
             llm_raise(&error);
         }
         at += done;
-        if (at < n) {
-            uint32_t n_tokens = sequence->n_tokens;
-            mp_handle_pending(true);
-            if (llm_sequence_get(self_in, &model)->n_tokens != n_tokens) {
-                mp_raise_msg(&mp_type_RuntimeError, MP_ERROR_TEXT("model: used by a callback in the middle of eval"));
-            }
+        if (at == n || (ms >= 0 && (mp_uint_t)(mp_hal_ticks_ms() - start) >= (mp_uint_t)ms)) {
+            break;
+        }
+        uint32_t n_tokens = sequence->n_tokens;
+        mp_handle_pending(true);
+        if (llm_sequence_get(self_in, &model)->n_tokens != n_tokens) {
+            mp_raise_msg(&mp_type_RuntimeError, MP_ERROR_TEXT("model: used by a callback in the middle of eval"));
         }
     }
     if (tokens != few) {
         m_del(uint32_t, tokens, n);
     }
+    return at;
+}
+
+static mp_obj_t sequence_eval(mp_obj_t self_in, mp_obj_t tokens_in) {
+    evaluate(self_in, tokens_in, -1);
     return mp_const_none;
 }
 MP_DEFINE_CONST_FUN_OBJ_2(llm_sequence_eval_obj, sequence_eval);
+
+static mp_obj_t sequence_eval_step(mp_obj_t self_in, mp_obj_t tokens_in, mp_obj_t ms_in) {
+    return mp_obj_new_int_from_uint(evaluate(self_in, tokens_in, (int64_t)llm_get_uint(ms_in, "ms: must be an int from 0 to {}", 0xFFFF)));
+}
+MP_DEFINE_CONST_FUN_OBJ_3(llm_sequence_eval_step_obj, sequence_eval_step);
 
 static mp_obj_t sequence_sample(mp_obj_t self_in, mp_obj_t sampler_in) {
     llm_model_obj_t *model;
@@ -211,6 +227,7 @@ static void sequence_attr(mp_obj_t self_in, qstr name, mp_obj_t *dest) {
 
 static const mp_rom_map_elem_t sequence_locals_table[] = {
     {MP_ROM_QSTR(MP_QSTR_eval), MP_ROM_PTR(&llm_sequence_eval_obj)},
+    {MP_ROM_QSTR(MP_QSTR_eval_step), MP_ROM_PTR(&llm_sequence_eval_step_obj)},
     {MP_ROM_QSTR(MP_QSTR_sample), MP_ROM_PTR(&llm_sequence_sample_obj)},
     {MP_ROM_QSTR(MP_QSTR_logits), MP_ROM_PTR(&llm_sequence_logits_obj)},
     {MP_ROM_QSTR(MP_QSTR_rewind), MP_ROM_PTR(&llm_sequence_rewind_obj)},

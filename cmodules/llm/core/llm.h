@@ -299,6 +299,22 @@ typedef struct {
     llm_tensor_t ffn_down; // [dim, hidden_dim]
 } llm_layer_t;
 
+// A token that is being evaluated.
+typedef struct {
+    llm_sequence_t *sequence; // that it joins
+    uint32_t token; // id
+    uint32_t pos; // position in the sequence
+    uint32_t first; // oldest token that it sees after the sinks
+} llm_item_t;
+
+// A block of tokens on its way through the model.
+typedef struct {
+    llm_item_t items[LLM_MAX_BLOCK]; // the tokens
+    uint32_t n; // how many, 0: no block is under way
+    uint32_t n_logits; // of the last of them the logits are wanted
+    uint32_t part; // what comes next: of layer l part 2l is attention, 2l + 1 the feed-forward block, then rows of the logits
+} llm_work_t;
+
 // A model: an image and its working memory. Fields are for reading; functions change them.
 typedef struct {
     llm_image_t image; // what it runs
@@ -327,6 +343,7 @@ typedef struct {
     float *cos_sin; // [block][head_dim] cosines, then sines, of head_dim / 2 pairs
     void *scratch; // attention scores of one KV head's queries
     float *logits; // [batch][vocab_size]; llm_sequence_t.row says whose, llm_sequence_sample consumes them
+    llm_work_t work; // the block that x, cos_sin and codes are about
 } llm_model_t;
 
 // Makes a model of an open image in `ram` (a multiple of LLM_ALIGNMENT, `ram_size` bytes, stays the caller's).
@@ -344,6 +361,11 @@ llm_status_t llm_model_eval(llm_model_t *model, const uint32_t *tokens, size_t n
 // LLM_ERROR_VALUE if a token is not below vocab_size, LLM_ERROR_CONTEXT if they do not fit and the policy is to say so,
 // LLM_ERROR_MEMORY if other sequences hold the pool, LLM_ERROR_STORAGE if the spill region failed. Nothing is appended then.
 llm_status_t llm_sequence_eval(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error);
+
+// A part of the same, for a caller that cannot wait so long: attention or the feed-forward block of one layer, or as many rows of the
+// logits as a feed-forward block is wide. `*done` is 0 until the block is through: call it again with the same arguments. If anything
+// but llm_sequence_sample is done with the model meanwhile, the block is lost and begins again. The same bits.
+llm_status_t llm_sequence_eval_part(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error);
 
 // Appends tokens[i] to sequences[i] for i < n, all of them different, n at most plan.batch; each has its logits then. The same bits as
 // one after the other. `*done` is false if something else came first (as above): call it again. Errors as llm_sequence_eval,
@@ -396,7 +418,7 @@ llm_event_t llm_model_event(llm_model_t *model, uint32_t *n);
 
 // Memory that is free between two calls: `*size` bytes at a multiple of LLM_ALIGNMENT, for llm_encode for instance. The next eval,
 // rewind or sample overwrites it.
-void *llm_model_scratch(const llm_model_t *model, size_t *size);
+void *llm_model_scratch(llm_model_t *model, size_t *size);
 
 // ---------------------------------------------------------------------------- sampler
 

@@ -473,6 +473,7 @@ llm_status_t llm_model_init(llm_model_t *model, const llm_image_t *image, const 
     lay_out(model, ram);
     make_cache(model, &options->spill);
     find_tensors(model);
+    model->work.n = 0;
     return LLM_OK;
 }
 
@@ -568,14 +569,6 @@ static input_t gated(llm_model_t *m, uint32_t n, const llm_tensor_t *next) {
     return (input_t){.x = m->gate, .cols = hidden_dim, .n = n, .quantized = quantized};
 }
 
-// A token that is being evaluated.
-typedef struct {
-    llm_sequence_t *sequence; // that it joins
-    uint32_t token; // id
-    uint32_t pos; // position in the sequence
-    uint32_t first; // oldest token that it sees after the sinks
-} item_t;
-
 // The pairs' angles at position `pos`: cosines, then sines.
 static void turn(const llm_model_t *m, float *cos_sin, uint32_t pos) {
     uint32_t n = m->image.config.head_dim / 2;
@@ -590,7 +583,7 @@ static void rotate(const llm_model_t *m, float *x, const float *cos_sin, uint32_
 }
 
 // Copies the keys and values of one token to its place in the cache.
-static void store(llm_model_t *m, uint32_t l, const item_t *item, const float *k, const float *v) {
+static void store(llm_model_t *m, uint32_t l, const llm_item_t *item, const float *k, const float *v) {
     const llm_config_t *c = &m->image.config;
     uint32_t slot;
     uint32_t page = llm_kv_page(&m->kv, item->sequence, item->pos, &slot);
@@ -643,7 +636,7 @@ static bool view_part(llm_kv_t *kv, uint32_t page, uint32_t part, bool values, l
 // One pass of attention, for the scores or with the values, over the runs of what a token sees of one part of the cache: positions that
 // lie together, of the sinks and then of the window. `q_sinks` is what the sinks are asked when they are apart from the
 // window. False if the store failed.
-static bool pass(llm_model_t *m, const item_t *item, uint32_t part, const llm_attention_t *attention, const float *q_sinks, bool values) {
+static bool pass(llm_model_t *m, const llm_item_t *item, uint32_t part, const llm_attention_t *attention, const float *q_sinks, bool values) {
     const llm_kv_t *kv = &m->kv;
     llm_attention_t a = *attention;
     const float *asked = NULL;
@@ -692,7 +685,7 @@ static bool pass(llm_model_t *m, const item_t *item, uint32_t part, const llm_at
 }
 
 // out [n_heads][head_dim] = attention of one token's queries q, rotated here, over what the token sees. False if the store failed.
-static bool attend(llm_model_t *m, uint32_t l, const item_t *item, float *q, const float *cos_sin, float *out) {
+static bool attend(llm_model_t *m, uint32_t l, const llm_item_t *item, float *q, const float *cos_sin, float *out) {
     const llm_config_t *c = &m->image.config;
     uint32_t sinks = m->kv.sinks;
     uint32_t n_positions = item->pos + 1;
@@ -727,7 +720,7 @@ static bool attend(llm_model_t *m, uint32_t l, const item_t *item, float *q, con
 }
 
 // x += attention(rmsnorm(x)). False if the store failed.
-static bool attention_block(llm_model_t *m, uint32_t l, const item_t *items, uint32_t n) {
+static bool attention_block(llm_model_t *m, uint32_t l, const llm_item_t *items, uint32_t n) {
     const llm_config_t *c = &m->image.config;
     const llm_layer_t *layer = &m->layers[l];
     uint32_t q_dim = c->n_heads * c->head_dim;
@@ -768,34 +761,6 @@ static void feed_forward_block(llm_model_t *m, uint32_t l, uint32_t n) {
     m->kernels->add(m->x, y, n * c->dim);
 }
 
-// Rows 0 to n - 1 of the logits = output rmsnorm(x) of the block's tokens `first` to first + n - 1.
-static void head(llm_model_t *m, uint32_t first, uint32_t n) {
-    for (uint32_t i = 0; i < m->kv.n_sequences; i++) {
-        if (m->kv.sequences[i].row < n) {
-            m->kv.sequences[i].row = LLM_NONE;
-        }
-    }
-    input_t h = norm(m, m->x + first * m->image.config.dim, m->output_norm, n, &m->output);
-    matmul(m, m->logits, &m->output, &h);
-}
-
-// All layers over x [n][dim], and the logits of the last `n_logits` of the tokens.
-static llm_status_t run_layers(llm_model_t *m, const item_t *items, uint32_t n, uint32_t n_logits, llm_error_t *error) {
-    for (uint32_t l = 0; l < m->image.config.n_layers; l++) {
-        if (!attention_block(m, l, items, n)) {
-            return llm_fail(error, LLM_ERROR_STORAGE, "spill: cannot be read", 0, 0);
-        }
-        feed_forward_block(m, l, n);
-        if (m->stream.failed) {
-            return llm_stream_fail(&m->stream, error);
-        }
-    }
-    if (n_logits > 0) {
-        head(m, n - n_logits, n_logits);
-    }
-    return m->stream.failed ? llm_stream_fail(&m->stream, error) : LLM_OK;
-}
-
 // x = the embedding of a token. False if the source of a stream failed.
 static bool look_up(llm_model_t *m, float *x, uint32_t token) {
     if (m->stream.source == NULL) {
@@ -810,16 +775,41 @@ static bool look_up(llm_model_t *m, float *x, uint32_t token) {
     return true;
 }
 
-// Runs `n` tokens, at most plan.block, through the model: their keys and values join the cache, where there is room for them, and the
-// last `n_logits` of them have rows 0 to n_logits - 1 of the logits. LLM_ERROR_STORAGE if the store or the source failed: the
-// sequences are as before.
-static llm_status_t forward(llm_model_t *m, const item_t *items, uint32_t n, uint32_t n_logits, llm_error_t *error) {
+// Rows of the logits that make a part of the work. A stream gives a matrix at once, and the logits of a batch are not next to each other.
+static uint32_t head_rows(const llm_model_t *m) {
     const llm_config_t *c = &m->image.config;
-    bool streams = m->stream.source != NULL;
+    uint32_t rows = (3 * c->hidden_dim + LLM_TILE - 1) / LLM_TILE * LLM_TILE;
+    return m->stream.source != NULL || m->work.n_logits > 1 ? c->vocab_size : smaller(rows, c->vocab_size);
+}
+
+// Rows `first` on of the logits = output rmsnorm(x), x the last of `n_block` tokens that want them.
+static void head(llm_model_t *m, uint32_t n_block, uint32_t first) {
+    uint32_t n = m->work.n_logits;
+    input_t h = {.x = m->h, .cols = m->image.config.dim, .n = n, .quantized = true}; // as the first part left it
+    if (first == 0) {
+        for (uint32_t i = 0; i < m->kv.n_sequences; i++) {
+            if (m->kv.sequences[i].row < n) {
+                m->kv.sequences[i].row = LLM_NONE;
+            }
+        }
+        h = norm(m, m->x + (n_block - n) * m->image.config.dim, m->output_norm, n, &m->output);
+    }
+    if (head_rows(m) == m->output.rows) {
+        matmul(m, m->logits, &m->output, &h);
+    } else {
+        llm_tensor_t rows = llm_tensor_rows(&m->output, first / LLM_TILE, head_rows(m) / LLM_TILE);
+        matmul(m, m->logits + first, &rows, &h);
+    }
+}
+
+// Begins with the `n` tokens in m->work.items: their embeddings, and the angles at their positions.
+static llm_status_t begin(llm_model_t *m, uint32_t n, uint32_t n_logits, llm_error_t *error) {
+    const llm_config_t *c = &m->image.config;
+    const llm_item_t *items = m->work.items;
     for (uint32_t i = 0; i < n; i++) {
         items[i].sequence->row = LLM_NONE;
     }
-    if (streams && !llm_stream_begin(&m->stream, &m->image, n_logits > 0)) {
+    if (m->stream.source != NULL && !llm_stream_begin(&m->stream, &m->image, n_logits > 0)) {
         return llm_stream_fail(&m->stream, error);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -828,22 +818,55 @@ static llm_status_t forward(llm_model_t *m, const item_t *items, uint32_t n, uin
         }
         turn(m, m->cos_sin + i * c->head_dim, items[i].pos);
     }
-    llm_status_t status = run_layers(m, items, n, n_logits, error);
-    if (status != LLM_OK) {
-        return status;
-    }
+    m->work.n = n;
+    m->work.n_logits = n_logits;
+    m->work.part = 0;
+    return LLM_OK;
+}
+
+// The tokens of the block that is through are those of their sequences from now on.
+static void finish(llm_model_t *m, uint32_t n) {
+    const llm_work_t *work = &m->work;
     for (uint32_t i = 0; i < n; i++) {
-        llm_sequence_t *s = items[i].sequence;
-        s->tokens[llm_kv_slot(&m->kv, items[i].pos)] = items[i].token;
-        s->n_valid = items[i].pos + 1;
+        llm_sequence_t *s = work->items[i].sequence;
+        s->tokens[llm_kv_slot(&m->kv, work->items[i].pos)] = work->items[i].token;
+        s->n_valid = work->items[i].pos + 1;
         s->n_tokens = larger(s->n_tokens, s->n_valid);
-        if (i >= n - n_logits) {
-            s->row = (uint16_t)(i - (n - n_logits));
+        if (i >= n - work->n_logits) {
+            s->row = (uint16_t)(i - (n - work->n_logits));
         }
         llm_kv_settle(&m->kv, s);
     }
-    if (streams) {
+    if (m->stream.source != NULL) {
         llm_stream_end(&m->stream);
+    }
+}
+
+// Does the next part of the work; after the last one m->work.n is 0. LLM_ERROR_STORAGE if the store or the source failed: the
+// sequences are as before.
+static llm_status_t go_on(llm_model_t *m, llm_error_t *error) {
+    llm_work_t *work = &m->work;
+    uint32_t n = work->n;
+    uint32_t part = work->part++;
+    uint32_t head_part = 2 * m->image.config.n_layers;
+    bool last = part + 1 == head_part && work->n_logits == 0;
+    work->n = 0; // a store or a source may not return
+    if (part >= head_part) {
+        uint32_t first = (part - head_part) * head_rows(m);
+        head(m, n, first);
+        last = first + head_rows(m) >= m->output.rows;
+    } else if (part % 2 != 0) {
+        feed_forward_block(m, part / 2, n);
+    } else if (!attention_block(m, part / 2, work->items, n)) {
+        return llm_fail(error, LLM_ERROR_STORAGE, "spill: cannot be read", 0, 0);
+    }
+    if (m->stream.failed) {
+        return llm_stream_fail(&m->stream, error);
+    }
+    if (last) {
+        finish(m, n);
+    } else {
+        work->n = n;
     }
     return LLM_OK;
 }
@@ -851,7 +874,7 @@ static llm_status_t forward(llm_model_t *m, const item_t *items, uint32_t n, uin
 // ---------------------------------------------------------------------------- sequences
 
 // Makes room for `n` tokens of a sequence, and items of them at its end without their ids.
-static llm_status_t append(llm_model_t *m, item_t *items, llm_sequence_t *s, uint32_t n, llm_error_t *error) {
+static llm_status_t append(llm_model_t *m, llm_item_t *items, llm_sequence_t *s, uint32_t n, llm_error_t *error) {
     const llm_kv_t *kv = &m->kv;
     uint32_t first = s->first;
     bool failed;
@@ -862,7 +885,7 @@ static llm_status_t append(llm_model_t *m, item_t *items, llm_sequence_t *s, uin
     for (uint32_t i = 0; i < n; i++) {
         uint32_t pos = s->n_valid + i;
         uint32_t oldest = pos < kv->context ? kv->sinks : pos + 1 - (kv->context - kv->sinks);
-        items[i] = (item_t){.sequence = s, .pos = pos, .first = larger(first, oldest)};
+        items[i] = (llm_item_t){.sequence = s, .pos = pos, .first = larger(first, oldest)};
     }
     return LLM_OK;
 }
@@ -881,30 +904,60 @@ static llm_status_t check_tokens(const llm_model_t *m, const llm_sequence_t *s, 
     return LLM_OK;
 }
 
-llm_status_t llm_sequence_eval(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error) {
-    *done = 0;
-    llm_status_t status = check_tokens(model, sequence, tokens, n, error);
+// Begins with the next block of tokens [n], `*step` of which it takes, unless that is under way. `*step` is 0 if tokens come first
+// that a rewind left without keys and values, or there are none.
+static llm_status_t start(llm_model_t *m, llm_sequence_t *s, const uint32_t *tokens, size_t n, size_t *step, llm_error_t *error) {
+    *step = 0;
+    llm_status_t status = check_tokens(m, s, tokens, n, error);
     if (status != LLM_OK || n == 0) {
         return status;
     }
-    item_t items[LLM_MAX_BLOCK];
-    uint32_t again = sequence->n_tokens - sequence->n_valid; // without keys and values
-    size_t step = again > 0 ? again : n;
-    step = step < model->plan.block ? step : model->plan.block;
-    if (model->kv.paged) {
-        uint32_t room = model->kv.page - sequence->n_valid % model->kv.page;
-        step = step < room ? step : room;
+    uint32_t again = s->n_tokens - s->n_valid;
+    uint32_t n_block = (uint32_t)(again > 0 ? again : n < LLM_MAX_BLOCK ? n
+                                                                        : LLM_MAX_BLOCK);
+    n_block = smaller(n_block, m->plan.block);
+    if (m->kv.paged) {
+        n_block = smaller(n_block, m->kv.page - s->n_valid % m->kv.page);
     }
-    status = append(model, items, sequence, (uint32_t)step, error);
+    *step = again > 0 ? 0 : n_block;
+    uint32_t n_logits = *step == n ? 1 : 0;
+    const llm_item_t *items = m->work.items;
+    bool under_way = m->work.n == n_block && m->work.n_logits == n_logits && items[0].sequence == s && items[0].pos == s->n_valid;
+    for (uint32_t i = 0; i < *step && under_way; i++) {
+        under_way = items[i].token == tokens[i];
+    }
+    if (under_way) {
+        return LLM_OK;
+    }
+    m->work.n = 0;
+    status = append(m, m->work.items, s, n_block, error);
     if (status != LLM_OK) {
         return status;
     }
-    for (uint32_t i = 0; i < step; i++) {
-        items[i].token = again > 0 ? sequence->tokens[llm_kv_slot(&model->kv, items[i].pos)] : tokens[i];
+    for (uint32_t i = 0; i < n_block; i++) {
+        m->work.items[i].token = again > 0 ? s->tokens[llm_kv_slot(&m->kv, items[i].pos)] : tokens[i];
     }
-    status = forward(model, items, (uint32_t)step, again == 0 && step == n ? 1 : 0, error);
-    if (status == LLM_OK && again == 0) {
-        *done = step;
+    return begin(m, n_block, n_logits, error);
+}
+
+llm_status_t llm_sequence_eval(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error) {
+    *done = 0;
+    size_t step;
+    llm_status_t status = start(model, sequence, tokens, n, &step, error);
+    while (status == LLM_OK && n > 0 && model->work.n > 0) {
+        status = go_on(model, error);
+    }
+    *done = status == LLM_OK ? step : 0;
+    return status;
+}
+
+llm_status_t llm_sequence_eval_part(llm_model_t *model, llm_sequence_t *sequence, const uint32_t *tokens, size_t n, size_t *done, llm_error_t *error) {
+    *done = 0;
+    size_t step;
+    llm_status_t status = start(model, sequence, tokens, n, &step, error);
+    if (status == LLM_OK && n > 0) {
+        status = go_on(model, error);
+        *done = status == LLM_OK && model->work.n == 0 ? step : 0;
     }
     return status;
 }
@@ -938,29 +991,34 @@ llm_status_t llm_model_eval_batch(llm_model_t *model, llm_sequence_t *const *seq
             }
         }
     }
-    item_t items[LLM_MAX_BLOCK];
+    model->work.n = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (sequences[i]->n_valid < sequences[i]->n_tokens) {
             size_t n_done;
             return llm_sequence_eval(model, sequences[i], tokens + i, 1, &n_done, error);
         }
-        llm_status_t status = append(model, &items[i], sequences[i], 1, error);
+        llm_status_t status = append(model, &model->work.items[i], sequences[i], 1, error);
         if (status != LLM_OK) {
             return status;
         }
-        items[i].token = tokens[i];
+        model->work.items[i].token = tokens[i];
     }
     *done = true;
     if (n == 0) {
         return LLM_OK;
     }
-    return forward(model, items, (uint32_t)n, (uint32_t)n, error);
+    llm_status_t status = begin(model, (uint32_t)n, (uint32_t)n, error);
+    while (status == LLM_OK && model->work.n > 0) {
+        status = go_on(model, error);
+    }
+    return status;
 }
 
 llm_status_t llm_sequence_rewind(llm_model_t *model, llm_sequence_t *sequence, uint32_t n, llm_error_t *error) {
     if (n > sequence->n_tokens) {
         return llm_fail(error, LLM_ERROR_VALUE, "n: must be an int from 0 to n_tokens {}", sequence->n_tokens, 0);
     }
+    model->work.n = 0;
     if (n < sequence->n_tokens && !llm_kv_rewind(&model->kv, sequence, n)) {
         return llm_fail(error, LLM_ERROR_VALUE, "n: tokens from {} on have fallen out of the context, {} is the least but these", model->kv.sinks, sequence->first);
     }
@@ -976,6 +1034,7 @@ uint32_t llm_sequence_reuse(llm_model_t *model, llm_sequence_t *sequence, const 
         same++;
     }
     if (same < sequence->n_tokens) {
+        model->work.n = 0;
         llm_kv_rewind(&model->kv, sequence, same);
     }
     return same;
@@ -993,12 +1052,14 @@ llm_sequence_t *llm_sequence_open(llm_model_t *model) {
 }
 
 void llm_sequence_close(llm_model_t *model, llm_sequence_t *sequence) {
+    model->work.n = 0;
     llm_kv_rewind(&model->kv, sequence, 0);
     sequence->open = false;
 }
 
 void llm_sequence_fork(llm_model_t *model, llm_sequence_t *sequence, const llm_sequence_t *from) {
     if (sequence != from) {
+        model->work.n = 0;
         llm_kv_rewind(&model->kv, sequence, 0);
         llm_kv_fork(&model->kv, sequence, from);
     }
@@ -1047,7 +1108,8 @@ llm_event_t llm_model_event(llm_model_t *model, uint32_t *n) {
     return LLM_EVENT_NONE;
 }
 
-void *llm_model_scratch(const llm_model_t *model, size_t *size) {
+void *llm_model_scratch(llm_model_t *model, size_t *size) {
+    model->work.n = 0;
     *size = model->plan.activations;
     return model->x;
 }

@@ -319,6 +319,7 @@ static llm_status_t load(file_t *f, llm_model_t *m, llm_sequence_t *s, llm_error
 llm_status_t llm_sequence_load(llm_model_t *model, llm_sequence_t *s, const llm_store_t *store, llm_error_t *error) {
     file_t f = {.store = store};
     uint32_t slid = model->kv.slid;
+    model->work.n = 0;
     llm_kv_rewind(&model->kv, s, 0);
     llm_status_t status = load(&f, model, s, error);
     model->kv.slid = slid; // nothing was lost that was not already
