@@ -4,6 +4,7 @@ package(
     "llm",
     (
         "__init__.py",
+        "aio.py",
         "blocks.py",
         "editor.py",
         "exposition.py",

@@ -4,7 +4,7 @@ Exceptions of the engine arrive with its message, which names what is wrong; see
 the methods that `Model` has from there (`eval`, `sample`, `logits`, `rewind`, `memory` ...).
 """
 
-from collections.abc import Buffer, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Buffer, Callable, Coroutine, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import IO, Any, Protocol, TypedDict
 
@@ -289,6 +289,23 @@ class Generator:
         if the model was used for something else between two pieces.
         """
 
+    def agenerate(
+        self,
+        prompt: str | Buffer = "",
+        *,
+        max_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        echo: bool = False,
+        yield_ms: int = 20,
+    ) -> AsyncIterator[str]:
+        """As `generate`, for `async for`: the event loop runs other tasks before each piece, and
+        when the model has computed for `yield_ms` milliseconds without one: between two layers or
+        the two halves of one. So the longest time without the loop is `yield_ms` and that of half
+        a layer, for `block` tokens of a prompt (`load(..., block=1)` makes that shortest).
+
+        A model writes one text at a time: where another begins meanwhile, RuntimeError.
+        """
+
     def stop(self) -> None:
         """Ends the text that is being written, before its next token: `stop_reason` is "stopped".
 
@@ -330,6 +347,24 @@ class Generator:
         `stop_reason` is "interrupted". However a text ends, what was written is closed: no
         incomplete character, colour reset, with "raw" a string ended. A text that was stopped is
         written to its end, unless the stream takes nothing for a second.
+        """
+
+    def astream(
+        self,
+        prompt: str | Buffer = "",
+        stream: Writable | IO[Any] | None = None,
+        *,
+        max_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        echo: bool = False,
+        token_pin: Callable[[], object] | Any = None,
+        buffer: int = 256,
+        yield_ms: int = 20,
+    ) -> Coroutine[Any, Any, Stats]:
+        """As `stream`, to be awaited: the event loop runs as `agenerate` says, and while the
+        stream is waited for. The `drain` of a stream of asyncio's own is awaited after each piece.
+
+        A task that is cancelled leaves model and terminal usable.
         """
 
     def stats(self) -> Stats:

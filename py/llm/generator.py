@@ -5,6 +5,11 @@ from array import array
 from . import hal
 from .terminal import Terminal, pour
 
+USED = "the model has been used for something else meanwhile"
+
+# Milliseconds after which a stream is listened to, though the token is not there yet.
+LISTEN_MS = 100
+
 # The terminal's own colours and style: SGR without a parameter but 0.
 RESET = "\x1b[0m"
 
@@ -60,14 +65,21 @@ class Generator:
         """An iterator of pieces of the text that follows `prompt`. See `__init__.pyi`."""
         return self._begin(prompt, max_tokens, stop, echo, False)
 
+    def agenerate(self, prompt="", *, max_tokens=None, stop=None, echo=False, yield_ms=20):
+        """As `generate`, for `async for`: other tasks run in between. See `__init__.pyi`."""
+        from .aio import Pieces
+
+        return Pieces(self._begin(prompt, max_tokens, stop, echo, True, ms=yield_ms))
+
     def stop(self):
         """Ends the text that is being written, before its next token."""
         self._stop = "stopped"
 
-    def _begin(self, prompt, max_tokens, stop, echo, every, ids=None, job=None):
+    def _begin(self, prompt, max_tokens, stop, echo, every, ids=None, job=None, ms=None):
         # The iterator of pieces; with `every`, one for every token, which may be empty. `ids` are
         # the tokens to go on with after those in the cache, in place of a prompt. A job has a
         # sequence of its own, and before it asks for the next piece it evaluates its `due` there.
+        # With `ms`, None comes whenever it has computed for so many milliseconds without a piece.
         if max_tokens is not None and max_tokens < 0:
             raise ValueError("max_tokens: must be 0 or more")
         stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
@@ -91,7 +103,7 @@ class Generator:
             prompt = bytes(prompt).decode()
         if not job:
             self._stop = None
-        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every, more, job)
+        pieces = self._generate(prompt, ids, max_tokens, stops, echo, every, more, job, ms)
         return self._watch(pieces) if self._watchers else pieces
 
     def _watch(self, pieces):
@@ -104,7 +116,7 @@ class Generator:
             for watcher in watchers:
                 watcher._end(self)
 
-    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every, more, job):
+    def _generate(self, prompt, prompt_ids, max_tokens, stops, echo, every, more, job, ms):
         model = self.model
         cache = job.sequence if job else model
         if not job:
@@ -133,12 +145,23 @@ class Generator:
         watchers = self._watchers
         since = hal.ticks_us() if watchers else 0
         reused = 0 if more else cache.reuse(prompt_ids)
+        rest = prompt_ids[reused:]
+        self._n_evaluated = len(rest)
         if job:
-            job.due = prompt_ids[reused:]
+            job.due = rest
             yield ""
+        elif ms is None:
+            model.eval(rest)
         else:
-            model.eval(prompt_ids[reused:])
-        self._n_evaluated = len(prompt_ids) - reused
+            done = model.eval_step(rest, ms)
+            while done < len(rest):
+                yield None
+                if self._stop:
+                    break
+                self._check(run)
+                if done:
+                    rest = rest[done:]
+                done = model.eval_step(rest, ms)
         n_tokens = start + len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
         self._decoder = decoder = hal.engine.Decoder(
@@ -193,13 +216,27 @@ class Generator:
                 yield piece
             if reason:
                 return
-            if not job and model._n_runs != run or cache.n_tokens != n_tokens:
-                raise RuntimeError("the model has been used for something else meanwhile")
-            if not job:
-                if watchers:
-                    since = hal.ticks_us()
+            if job:
+                if cache.n_tokens != n_tokens:
+                    raise RuntimeError(USED)
+                continue
+            self._check(run, n_tokens)
+            if watchers:
+                since = hal.ticks_us()
+            if ms is None:
                 model.eval(token)
-                n_tokens += 1
+            else:
+                while not model.eval_step(token, ms):
+                    yield None
+                    if self._stop:
+                        break
+                    self._check(run, n_tokens)
+            n_tokens += 1
+
+    def _check(self, run, n_tokens=None):
+        model = self.model
+        if model._n_runs != run or n_tokens is not None and model.n_tokens != n_tokens:
+            raise RuntimeError(USED)
 
     def stream(
         self,
@@ -215,11 +252,33 @@ class Generator:
         """Writes the text that follows `prompt` to a stream and returns `stats()`. See
         `__init__.pyi`.
         """
-        pieces = self._begin(prompt, max_tokens, stop, echo, True)
+        pieces = self._begin(prompt, max_tokens, stop, echo, True, ms=LISTEN_MS)
         try:
             pour(self, pieces, Terminal(stream, buffer, hal.has_keys()), token_pin)
         finally:
             pieces.close()  # MicroPython does not, and who watches must hear of the end
+        return self.stats()
+
+    async def astream(
+        self,
+        prompt="",
+        stream=None,
+        *,
+        max_tokens=None,
+        stop=None,
+        echo=False,
+        token_pin=None,
+        buffer=256,
+        yield_ms=20,
+    ):
+        """As `stream`, while other tasks run. See `__init__.pyi`."""
+        from .aio import pour
+
+        pieces = self._begin(prompt, max_tokens, stop, echo, True, ms=yield_ms)
+        try:
+            await pour(self, pieces, Terminal(stream, buffer, hal.has_keys()), stream, token_pin)
+        finally:
+            pieces.close()
         return self.stats()
 
     def stats(self):

@@ -2,7 +2,7 @@
 
 from . import hal
 from .editor import Editor
-from .generator import Generator
+from .generator import LISTEN_MS, Generator
 from .terminal import Terminal, pour
 
 HELP = """\
@@ -82,7 +82,7 @@ class Chat:
             model.rewind(n - 1)
             n -= 1
         gen = self._gen
-        pieces = gen._begin("", self._max_tokens, self._stop, False, True, ids)
+        pieces = gen._begin("", self._max_tokens, self._stop, False, True, ids, ms=LISTEN_MS)
         try:
             pour(gen, pieces, self._terminal, None)
         finally:

@@ -8,6 +8,9 @@ ESCAPE_MS = 30
 # How long a stream that takes nothing is waited for once a text has been stopped.
 STUCK_MS = 1000
 
+# How long a stream that takes nothing is waited for before it is tried again.
+WAIT_MS = 10
+
 # Ends whatever string or sequence was broken off, then the colours.
 CLOSE = "\x1b\\\x1b[0m"
 
@@ -202,35 +205,55 @@ class Terminal:
     def flush(self):
         """Waits until all has been written."""
         while self.pump():
-            self.wait(10)
+            self.wait(WAIT_MS)
 
 
 def pour(gen, pieces, terminal, token_pin):
     """Writes the pieces of a text as they come, one for every token, and obeys the keys ESC and
     Ctrl-C."""
+    try:
+        for ms in steps(gen, pieces, terminal, token_pin):
+            if ms:
+                terminal.wait(ms)
+    except BaseException as error:
+        for ms in break_off(gen, terminal, error):
+            terminal.wait(ms)
+        raise
+
+
+def steps(gen, pieces, terminal, token_pin):
+    """Does what `pour` does; yields whenever something else may be done, and for how long: the
+    milliseconds after which the stream may take more."""
     toggle = _toggle(token_pin)
     n = 0
-    try:
-        for piece in pieces:
-            if toggle and len(gen.ids) > n:
-                toggle()
-            n = len(gen.ids)
+    for piece in pieces:
+        if toggle and len(gen.ids) > n:
+            toggle()
+        n = len(gen.ids)
+        terminal.pump()
+        if piece:
+            terminal.put(piece)
+        _listen(gen, terminal)
+        while terminal.full and not gen._stop:
+            yield WAIT_MS
             terminal.pump()
-            if piece:
-                terminal.put(piece)
             _listen(gen, terminal)
-            while terminal.full and not gen._stop:
-                terminal.wait(10)
-                terminal.pump()
-                _listen(gen, terminal)
-    except BaseException as error:
-        if not isinstance(error, OSError):
-            gen._stop = "interrupted"
-            _end(gen, terminal, gen._decoder.finish())
-            if not isinstance(error, KeyboardInterrupt):
-                gen.stop_reason = None
-        raise
-    _end(gen, terminal, "")
+        yield 0
+    if gen._stop and gen.ansi == "raw":
+        terminal.put(CLOSE)
+    yield from _drain(gen, terminal)
+    if gen._stop:  # also if that came when the last token had been chosen
+        gen.stop_reason = gen._stop
+
+
+def break_off(gen, terminal, error):
+    """Ends a text that `error` has broken off, so that the terminal can be used."""
+    if isinstance(error, OSError):
+        return
+    gen._stop = "interrupted"
+    terminal.put(gen._decoder.finish() + (CLOSE if gen.ansi == "raw" else ""))
+    yield from _drain(gen, terminal)
+    gen.stop_reason = "interrupted" if isinstance(error, KeyboardInterrupt) else None
 
 
 def _listen(gen, terminal):
@@ -243,17 +266,12 @@ def _listen(gen, terminal):
         key = terminal.key()
 
 
-def _end(gen, terminal, text):
-    """Writes `text` and what is left; but of a text that was stopped only what the stream still
-    takes."""
-    if gen._stop and gen.ansi == "raw":
-        text += CLOSE
-    if text:
-        terminal.put(text)
+def _drain(gen, terminal):
+    """Writes what is left; but of a text that was stopped only what the stream still takes."""
     left = terminal.pump()
     since = hal.ticks_ms()
     while left:
-        terminal.wait(10)
+        yield WAIT_MS
         _listen(gen, terminal)
         before = left
         left = terminal.pump()
@@ -261,9 +279,7 @@ def _end(gen, terminal, text):
         if left < before:
             since = now
         elif gen._stop and hal.ticks_diff(now, since) > STUCK_MS:
-            break
-    if gen._stop:  # also if that came when the last token had been chosen
-        gen.stop_reason = gen._stop
+            return
 
 
 def _toggle(pin):

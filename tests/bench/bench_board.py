@@ -109,6 +109,8 @@ def print_model(title: str, result: dict[str, Any]) -> None:
         table.add_row("prompt of 64, per token", f"{a_token:,.0f}")
         decode = result["eval"]["32"] + result["sample"]["greedy"]
         table.add_row("  of a token at position 32 with argmax", f"{a_token / decode:.3f}")
+    for yield_ms, count in result["stall"].items():
+        table.add_row(f"longest without the event loop, yield_ms={yield_ms}", f"{count:,}")
     for name, count in result["sample"].items():
         table.add_row(f"sample, {name}", f"{count:,}")
     for name, count in result.items():

@@ -3,6 +3,7 @@
 Prints one JSON object. Virtual time must count instructions (`-icount shift=0`), in steps of 40.
 """
 
+import asyncio
 import gc
 import json
 import os
@@ -10,6 +11,7 @@ import time
 
 import _llm
 import llm
+from llm.aio import Pieces
 
 
 def nothing(*args, **kwargs):
@@ -28,7 +30,7 @@ def count(function, *args, **kwargs):
 
 # `positions` and `context` are given by whoever runs this.
 path = "/rom/" + [name for name in os.listdir("/rom") if name.endswith(".llm")][0]
-result = {"load": {}, "eval": {}, "sample": {}}
+result = {"load": {}, "eval": {}, "sample": {}, "stall": {}}
 for verify in (False, True):
     gc.collect()
     result["load"][f"verify={verify}"] = count(llm.load, path, verify=verify, context=context)  # noqa: F821
@@ -61,6 +63,35 @@ prompt = (model.tokens() * 64)[:64]
 if model.context >= len(prompt):
     model.rewind(0)
     result["prompt of 64"] = count(model.eval, prompt)
+
+
+async def longest_stall(yield_ms):
+    """The most instructions between two turns of another task, while a block of a prompt is read
+    and a few tokens are written."""
+    gaps = [0]
+
+    async def beat():
+        last = time.ticks_cpu()
+        while True:
+            await asyncio.sleep(0)
+            now = time.ticks_cpu()
+            gaps[0] = max(gaps[0], time.ticks_diff(now, last))
+            last = now
+
+    model.rewind(0)
+    gc.collect()  # so that none falls into the text
+    generator = llm.Generator(model, temperature=0)
+    task = asyncio.create_task(beat())
+    pieces = generator._begin("", 8, None, False, True, prompt[:8], ms=yield_ms)
+    async for _ in Pieces(pieces):
+        pass
+    task.cancel()
+    return gaps[0]
+
+
+for yield_ms in (0, 20):
+    result["stall"][yield_ms] = asyncio.run(longest_stall(yield_ms))
+
 text = "Once upon a time, there was a little girl named Lily."
 gc.collect()  # so that none falls into the call
 result[f"encode {len(text)} characters"] = count(model.encode, text)

@@ -20,6 +20,8 @@ FAKES = "board busio digitalio gc hashlib microcontroller os supervisor sys time
 # What CPython's modules have in common with CircuitPython's (docs/library, shared-bindings).
 SHARED = {
     "array": "array",
+    # The library `asyncio` of Adafruit's bundle.
+    "asyncio": "CancelledError Event TimeoutError create_task gather run sleep wait_for",
     "binascii": "a2b_base64 b2a_base64 hexlify unhexlify crc32",
     "collections": "OrderedDict deque namedtuple",
     "errno": "EACCES EEXIST EINVAL EIO EISDIR ENOENT ENODEV ENOMEM ETIMEDOUT errorcode",

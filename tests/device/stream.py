@@ -144,6 +144,12 @@ for keys in (
     stats = gen.stream("then", uart, max_tokens=30)
     assert (stats["tokens"], stats["stop_reason"], uart.got) == (30, "max_tokens", b""), keys
     assert gen.ids == everything
+# In the middle of a prompt.
+llm.generator.LISTEN_MS = 0
+uart = Uart()
+uart.got = b"\x1b"
+print(gen.stream("then the hen", uart)["stop_reason"], gen.ids, model.n_tokens)
+llm.generator.LISTEN_MS = 100
 # A key that comes with the last token has stopped the text too: who waits for it will know.
 
 

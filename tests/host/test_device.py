@@ -39,6 +39,8 @@ EVERYWHERE = (
     "text",
     "bpe",
     "stream",
+    "steps",
+    "aio",
     "two",
     "schedule",
     "sources",
