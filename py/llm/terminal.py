@@ -49,8 +49,8 @@ class Terminal:
         self._buffer = bytearray(size)
         self.crlf = False  # whether a line feed needs a carriage return
         self._start = 0
-        self._n = 0  # bytes of the buffer that are in use
-        self._rest = b""  # what has no room in it
+        self.n = 0  # bytes of the buffer that are in use
+        self.rest = b""  # what has no room in it
         self._poll = None if terminal or self._is_text else _poll(self._out)
         self._in = None if terminal else self._out
         self._got = b""  # bytes that were read but are no key yet
@@ -63,7 +63,7 @@ class Terminal:
 
     def put(self, text):
         """Writes what the stream takes now of `text` and keeps the rest. Where that is more than
-        the buffer holds, `full` is true: time to wait."""
+        the buffer holds, it is in `rest`: time to wait."""
         if self.crlf:
             text = text.replace("\n", "\r\n")
         if self._is_text:
@@ -72,30 +72,26 @@ class Terminal:
                 self._out.flush()
             return
         data = text.encode()
-        if not self._n:
-            n = self._offer(data)
+        if not self.n:
+            n = self._out.write(data)
             if n == len(data):
                 return
-            data = data[n:]
-        self._rest = self._rest + data if self._rest else data
+            data = data[self._taken(n, data) :]
+        self.rest = self.rest + data if self.rest else data
         self._fill()
-
-    @property
-    def full(self):
-        """Whether there is text that has no room in the buffer."""
-        return len(self._rest) > 0
 
     def pump(self):
         """Writes what the stream takes now. Returns how many bytes are left."""
-        while self._n:
-            end = self._start + self._n
-            n = self._offer(memoryview(self._buffer)[self._start : end])
+        while self.n:
+            end = self._start + self.n
+            data = memoryview(self._buffer)[self._start : end]
+            n = self._taken(self._out.write(data), data)
             if not n:
                 break
             self._start += n
-            self._n -= n
+            self.n -= n
             self._fill()
-        return self._n + len(self._rest)
+        return self.n + len(self.rest)
 
     def wait(self, ms):
         """Waits until the stream may take more, `ms` at most."""
@@ -104,24 +100,23 @@ class Terminal:
         else:
             hal.sleep_ms(1)
 
-    def _offer(self, data):
+    def _taken(self, n, data):
         # A stream that takes nothing returns 0 or None. None from one that cannot be polled is
         # what a plain Python method returns: it took everything.
-        n = self._out.write(data)
         if n is None:
             return 0 if self._poll else len(data)
         return n
 
     def _fill(self):
         buffer = self._buffer
-        n = min(len(self._rest), len(buffer) - self._n)
+        n = min(len(self.rest), len(buffer) - self.n)
         if n:
             if self._start:
-                buffer[: self._n] = buffer[self._start : self._start + self._n]
+                buffer[: self.n] = buffer[self._start : self._start + self.n]
                 self._start = 0
-            buffer[self._n : self._n + n] = self._rest[:n]
-            self._n += n
-            self._rest = self._rest[n:]
+            buffer[self.n : self.n + n] = self.rest[:n]
+            self.n += n
+            self.rest = self.rest[n:]
 
     def key(self):
         """The next key, None if none waits: a character, among them control characters, or a name
@@ -230,11 +225,13 @@ def steps(gen, pieces, terminal, token_pin):
         if toggle and len(gen.ids) > n:
             toggle()
         n = len(gen.ids)
-        terminal.pump()
+        if terminal.n:
+            terminal.pump()
         if piece:
             terminal.put(piece)
-        _listen(gen, terminal)
-        while terminal.full and not gen._stop:
+        if terminal.waiting(0):
+            _listen(gen, terminal)
+        while terminal.rest and not gen._stop:
             yield WAIT_MS
             terminal.pump()
             _listen(gen, terminal)

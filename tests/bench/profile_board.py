@@ -3,7 +3,8 @@
     python tests/bench/profile_board.py build/stories260K.romfs [position]
 
 A greedy story is told with llm.Generator; counted is all that the board executes from one
-sampling to the next, when the token in between is evaluated at `position` (32). Exact.
+sampling to the next, when the token in between is evaluated at `position` (32). Exact. The tables
+are of `generate`; the last line is of `stream`, which writes to the terminal and listens to it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,12 @@ SCRIPT = """
 import os, llm
 name = [name for name in os.listdir("/rom") if name.endswith(".llm")][0]
 generator = llm.Generator(llm.load("/rom/" + name, verify=False), temperature=0)
-for piece in generator.generate("Once upon a time", max_tokens=max_tokens):
-    pass
+if stream:
+    generator.stream("Once upon a time", max_tokens=max_tokens)
+    print()
+else:
+    for piece in generator.generate("Once upon a time", max_tokens=max_tokens):
+        pass
 print(generator.stats()["prompt_tokens"])
 """
 
@@ -66,13 +71,14 @@ class Files:
         return next(part for part, pattern in PARTS.items() if re.search(pattern, path))
 
 
-def profile(romfs: Path, position: int) -> counting.Counts:
+def profile(romfs: Path, position: int, stream: bool = False) -> counting.Counts:
     """Executions by address of one token at `position`. Raises `ValueError` when the story is
     too short or the prompt is longer."""
     out = counting.BUILD / "profile.counts"
     options = counting.options(FIRMWARE, "llm_sequence_sample", out)
     with Board(romfs, options=options) as board:
-        n_prompt = int(board.run(SCRIPT, max_tokens=position + 1))
+        printed = board.run(SCRIPT, max_tokens=position + 1, stream=stream)
+        n_prompt = int(printed.split()[-1])
     # The first section ends with the first sampling: it has the prompt.
     sections = list(counting.sections(out))
     i = position - n_prompt + 1
@@ -113,6 +119,12 @@ def main() -> None:
     print_table(title, [*by_part, ("all", "", total)])
     by_function = [(*key, count) for key, count in functions.most_common(N_FUNCTIONS)]
     print_table(f"The {N_FUNCTIONS} largest functions", by_function)
+
+    counts = profile(romfs, position, stream=True)
+    total = sum(counts.values())
+    python = sum(n for address, n in counts.items() if files.part(address) == "Python layer")
+    share = f"{100 * python / total:.1f} %"
+    print(f"stream(): Python layer {python:,} of {total:,} instructions, {share}")
 
 
 if __name__ == "__main__":
