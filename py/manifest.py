@@ -16,6 +16,7 @@ package(
         "model.py",
         "power.py",
         "scheduler.py",
+        "summary.py",
         "talk.py",
         "terminal.py",
         "hal/__init__.py",

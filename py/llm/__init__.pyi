@@ -237,6 +237,7 @@ class Generator:
         seed: int | None = None,
         ansi: str | None = None,
         governor: Governor | None = None,
+        summarize: Callable[[str], str] | str | None = None,
     ) -> None:
         """temperature: 0 to 100; 0: always the likeliest token.
         top_k: of the `top_k` likeliest tokens only; 0: all. top_p: of the likeliest that sum to
@@ -254,6 +255,10 @@ class Generator:
         governor: sets the processor's clock while text is made, and back when it has ended, by an
           exception too. On MicroPython an iterator that is left half-way is not closed by itself:
           close it, or put the loop into `with governor:`.
+        summarize: where a text goes past the context, the window does not slide: the older half of
+          the context gives way to a summary of it, of a quarter of the context at most, and all is
+          read again, which takes as long as a prompt of that length. A function is given the text
+          and returns the summary; "extract": the sentences whose words are the most frequent.
 
         ValueError names the setting that is out of range, NaN included.
         """

@@ -32,8 +32,13 @@ class Generator:
         seed=None,
         ansi=None,
         governor=None,
+        summarize=None,
     ):
         self.model = model
+        if summarize not in (None, "extract") and not callable(summarize):
+            raise ValueError("summarize: must be None, 'extract' or a function")
+        self._summarize = summarize
+        self._n_condensed = 0  # tokens by which summaries have shortened the cache
         self.governor = governor
         # Each is told when a text begins, of its tokens, and when it has ended.
         self._watchers = [governor] if governor else []
@@ -123,7 +128,7 @@ class Generator:
             model._n_runs += 1
         run = model._n_runs
         start = model.n_tokens if more else 0
-        if max_tokens is not None and model.policy != "error":
+        if max_tokens is not None and (self._summarize or model.policy != "error"):
             end = -1  # a number of tokens may go past the context, where the policy lets it
             room = max_tokens
         else:
@@ -134,6 +139,7 @@ class Generator:
         self.ids = ids = [0] * room
         del ids[:]  # MicroPython keeps the room, so that the list does not grow between tokens
         self.stop_reason = None
+        self._n_condensed = 0
         self._n_prompt = len(prompt_ids)
         self._times = times = [hal.ticks_ms()] * 3
         if echo and prompt:
@@ -150,18 +156,8 @@ class Generator:
         if job:
             job.due = rest
             yield ""
-        elif ms is None:
-            model.eval(rest)
         else:
-            done = model.eval_step(rest, ms)
-            while done < len(rest):
-                yield None
-                if self._stop:
-                    break
-                self._check(run)
-                if done:
-                    rest = rest[done:]
-                done = model.eval_step(rest, ms)
+            yield from self._read(rest, ms, run)
         n_tokens = start + len(prompt_ids)
         ends = (model.bos_id, model.eos_id)  # some models part texts by the one, some by the other
         self._decoder = decoder = hal.engine.Decoder(
@@ -207,10 +203,13 @@ class Generator:
             else:
                 piece, held = held, ""
             self.stop_reason = reason
-            if job:
+            if job and not reason:
                 if watchers:
                     since = hal.ticks_us()
                 job.due = token
+                if self._summarize and n_tokens >= model.context:
+                    job.due = self._condense(cache, token)
+                    n_tokens = len(job.due) - 1
                 n_tokens += 1
             if piece or every:
                 yield piece
@@ -223,7 +222,11 @@ class Generator:
             self._check(run, n_tokens)
             if watchers:
                 since = hal.ticks_us()
-            if ms is None:
+            if self._summarize and n_tokens >= model.context:
+                rest = self._condense(model, token)
+                n_tokens = len(rest) - 1
+                yield from self._read(rest, ms, run)
+            elif ms is None:
                 model.eval(token)
             else:
                 while not model.eval_step(token, ms):
@@ -232,6 +235,32 @@ class Generator:
                         break
                     self._check(run, n_tokens)
             n_tokens += 1
+
+    def _read(self, tokens, ms, run):
+        # Evaluates tokens; with `ms`, None comes whenever it has computed for so long.
+        model = self.model
+        if ms is None:
+            model.eval(tokens)
+            return
+        done = model.eval_step(tokens, ms)
+        while done < len(tokens):
+            yield None
+            if self._stop:
+                return
+            self._check(run)
+            if done:
+                tokens = tokens[done:]
+            done = model.eval_step(tokens, ms)
+
+    def _condense(self, cache, token):
+        # The tokens to go on with in an empty cache, a summary among them, and `token` after them.
+        from .summary import condense
+
+        before = cache.tokens()
+        after = condense(self.model, before, self._summarize)
+        self._n_condensed += cache.n_tokens - len(after)
+        cache.rewind(0)
+        return after + [token]
 
     def _check(self, run, n_tokens=None):
         model = self.model

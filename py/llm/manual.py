@@ -26,6 +26,7 @@ llm: small language models, read in place from flash
       repetition_penalty=1.0              above 1: fewer repetitions
       seed=None     same seed, same text; None: a new one, see gen.seed
       ansi=None     escape sequences: None removes them, "color" keeps colours, "raw" all
+      summarize=None  "extract" or a function: past the context, what falls out as a summary
   for piece in gen.generate("Once upon a time"):
       print(piece, end="")
       max_tokens=None  stop at so many

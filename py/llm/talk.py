@@ -87,7 +87,7 @@ class Chat:
             pour(gen, pieces, self._terminal, None)
         finally:
             # What was said of `ids` and of the text may not have got into the cache.
-            self._pending = (ids + gen.ids)[model.n_tokens - n :]
+            self._pending = (ids + gen.ids)[model.n_tokens + gen._n_condensed - n :]
             if gen.stop_reason == "end":
                 self._pending.append(gen._end_id)
             self._print("\n")

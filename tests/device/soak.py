@@ -60,7 +60,7 @@ def writes():
 
 
 def plain(i):
-    gen = llm.Generator(model, seed=i)
+    gen = llm.Generator(model, seed=i, summarize="extract" if i % 2 else None)
     for _ in gen.generate("The cat", max_tokens=90, stop="zzz"):
         pass
     return len(gen.ids)
@@ -107,7 +107,7 @@ def refused(i):
 
 def chat(i):
     lines = [b"Hello\r", b"/stats\r", b"and then\r", b"/nonsense\r", b"/reset\r", b"/quit\r"]
-    llm.chat(model, Person(lines), max_tokens=30, seed=i)
+    llm.chat(model, Person(lines), max_tokens=30, seed=i, summarize="extract")
     assert not lines
     return 60
 
