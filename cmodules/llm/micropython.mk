@@ -11,3 +11,7 @@ SRC_USERMOD_LIB_ASM += $(wildcard $(LLM_DIR)/kernels/*/*.S)
 # For these objects alone, after the port's own flags. Results are the same to the last bit on every target (docs/arithmetic.md):
 # no operation may be fused or reordered.
 $(LLM_ENGINE:$(USER_C_MODULES)/%.c=$(BUILD)/%.o): CFLAGS += -std=c99 -O3 -ffp-contract=off -fno-fast-math
+
+# What runs once, or is bound by storage, is small instead.
+LLM_SMALL := $(addprefix $(LLM_DIR)/core/,image.c state.c)
+$(LLM_SMALL:$(USER_C_MODULES)/%.c=$(BUILD)/%.o): CFLAGS += -Os

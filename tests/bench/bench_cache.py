@@ -15,15 +15,21 @@ import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from edge_llm import engine
 from edge_llm.convert import convert
+from edge_llm.image import Config, Dtype
 from edge_llm.importers import open_model
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/host"))
+
+from oracle_models import make_image, random_planes  # noqa: E402
+
 SHARED = ROOT.parent / "shared"
 STORIES = SHARED / "models/stories260K"
 TEXTS = SHARED / "data/tinystories/tinystories_800.json"
@@ -73,6 +79,20 @@ def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
     Console().print(table)
 
 
+def ram(folder: Path) -> dict[str, list[int]]:
+    """Bytes of the cache, and of all RAM, by context and kind, in the shape of stories260K."""
+    shape = Config(512, 64, 172, 5, 8, 4, 8, 2048, tied=True)
+    raw = make_image(folder / "shape.llm", shape, Dtype.INT4, random_planes(0))
+    found = {}
+    for context in (128, 512, 2048):
+        for cache in ("int8", "int4"):
+            memory = engine.Model(raw, context=context, cache=cache).memory()
+            found[f"{context} {cache}"] = [memory["kv"], memory["ram"]]
+    memory = engine.Model(raw, spill=bytearray(900_000)).memory()
+    found["2048 int8, spill"] = [memory["kv"], memory["ram"]]
+    return found
+
+
 def main() -> None:
     """Measures, prints and writes build/bench/cache.json."""
     contexts = [int(n) for n in sys.argv[1:]] or [128, 256, 512]
@@ -80,9 +100,15 @@ def main() -> None:
         path = Path(folder) / "stories.llm"
         convert(open_model(STORIES), path, "int4")
         raw = path.read_bytes()
+        sizes = ram(Path(folder))
+    show(
+        "RAM in the shape of stories260K (a desk's pointers, 900 bytes more than a board's)",
+        ["context, cache", "cache", "in all"],
+        [[name, *(f"{n:,}" for n in both)] for name, both in sizes.items()],
+    )
     encoder = engine.Model(raw)
     texts = [encoder.encode(text) for text in json.loads(TEXTS.read_text())]
-    found: dict[str, dict[str, float]] = {"kinds": {}, "window": {}}
+    found: dict[str, dict[str, Any]] = {"ram": sizes, "kinds": {}, "window": {}}
 
     stories = [tokens[:512] for tokens in texts[:N_STORIES]]
     for cache in CACHES:

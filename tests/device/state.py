@@ -3,6 +3,7 @@
 # ruff: noqa: F821 (the runner defines the names in capitals)
 import io
 import os
+from array import array
 
 import llm
 
@@ -152,4 +153,41 @@ try:
 except MemoryError as error:
     print(error.args[0].split(" bytes")[0].split(":")[0], str(need // 2) in error.args[0])
 
+
+def run(**options):
+    # A digest of the logits of 200 tokens, and what happened.
+    model = llm.load(path, context=64, kv="paged", **options)
+    logits = array("f", [0.0] * model.vocab_size)
+    sha256 = llm.hal.sha256()
+    for token in TOKENS:
+        model.eval(token)
+        sha256.update(model.logits(logits))
+    events = []
+    while True:
+        event = model.event()
+        if not event:
+            break
+        events.append(event)
+    memory = model.memory()
+    model.close()
+    return sha256.digest(), events, memory
+
+
+plain, events, memory = run()
+unit = memory["kv"] // 6
+need = memory["ram"] - memory["object"]
+print(events, memory["kv_used"] // unit)
+print("pressure")
+logits, events, memory = run(ram=need - unit)
+print(logits == plain, events, memory["kv"] // unit, memory["kv_used"] // unit)
+print("spill")
+for kind in ("buffer", "file"):
+    # Buffers of MicroPython begin at a multiple of 16; those of CPython may not.
+    spill = open(name, "w+b") if kind == "file" else array("d", [0.0] * (6 * unit // 8))
+    logits, events, memory = run(ram=need - 2 * unit, spill=spill)
+    print(kind, logits == plain, events, memory["kv"] // unit, memory["spill_used"] // unit)
+    if kind == "file":
+        spill.close()
+fails(MemoryError, run, ram=need - 2 * unit, spill=bytearray(unit))
+os_error(lambda: run(ram=need - 2 * unit, spill=Failing(20000)))
 os.remove(name)

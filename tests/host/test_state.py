@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from edge_llm import engine
 from edge_llm.image import Config, Dtype
-from oracle_image import crc32c
+from oracle import Oracle
+from oracle_image import crc32c, read_image
 from oracle_models import make_image, random_planes
 
 VOCAB = 40
@@ -60,6 +61,48 @@ def test_a_state_goes_on_where_it_was(raw: bytes, cache: str, n: int) -> None:
             assert saved(other) == state
             assert other.event() is None
     goes_on_alike(model, other, draw(120, 1))
+
+
+def chunks(state: bytes, n_ids: int, row: int, n_parts: int) -> list[tuple[int, int, int, bytes]]:
+    """(position, positions, kind, contents) of each chunk, as docs/state-format.md says."""
+    at, found = 72 + 4 * n_ids, []
+    while at < len(state) - 4:
+        pos, n, kind = struct.unpack_from("<IHH", state, at)
+        size = n_parts * (2 * n * (row + 2) if kind == 1 else 64 * row + 2 * 64 + 2 * row)
+        found.append((pos, n, kind, state[at + 8 : at + 8 + size]))
+        at += 8 + size
+    assert at == len(state) - 4 and struct.unpack_from("<I", state, 12)[0] == len(state)
+    return found
+
+
+def test_the_file_is_as_documented(raw: bytes) -> None:
+    """Layout and contents, against the oracle of the arithmetic."""
+    tokens = draw(150)
+    oracle = Oracle(read_image(raw), 100, "int8", length=150)
+    oracle.forward(tokens)
+    for kv in ("static", "paged"):
+        model = engine.Model(raw, context=100, kv=kv)
+        model.eval(tokens[:90])
+        whole = chunks(saved(model), 90, 6, 4)
+        assert [chunk[:3] for chunk in whole] == [(0, 64, 1), (64, 26, 1)]
+        model.eval(tokens[90:])
+        slid = chunks(saved(model), 100, 6, 4)
+        assert [chunk[:3] for chunk in slid] == [(0, 4, 1), (54, 10, 1), (64, 64, 1), (128, 22, 1)]
+        for pos, n, _, contents in whole + slid:
+            size = n * 8
+            for part in range(4):
+                layer, head = divmod(part, 2)
+                for i, (rows, scales) in enumerate(
+                    [(oracle.keys, oracle.key_scales), (oracle.values, oracle.value_scales)]
+                ):
+                    got = contents[(2 * part + i) * size :][:size]
+                    want = rows[layer, head, pos : pos + n].astype(np.int8).tobytes()
+                    bits = scales[layer, head, pos : pos + n].view(np.uint32) >> 16
+                    assert got == want + bits.astype("<u2").tobytes()
+    model = engine.Model(raw, context=100, cache="int4")
+    model.eval(tokens)
+    kinds = [chunk[:3] for chunk in chunks(saved(model), 100, 6, 4)]
+    assert kinds == [(0, 64, 2), (0, 64, 2), (64, 64, 2), (128, 22, 1)]
 
 
 def test_it_fits_any_context_that_holds_it(raw: bytes) -> None:
