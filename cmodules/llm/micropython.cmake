@@ -14,6 +14,10 @@ file(GLOB LLM_ASSEMBLY ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.S)
 set_source_files_properties(${LLM_ENGINE} PROPERTIES
     COMPILE_OPTIONS "-std=c99;-O3;-ffp-contract=off;-fno-fast-math"
 )
+# What runs once, or is bound by storage, is small instead.
+set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/core/image.c ${CMAKE_CURRENT_LIST_DIR}/core/state.c PROPERTIES
+    COMPILE_OPTIONS "-std=c99;-Os;-ffp-contract=off;-fno-fast-math"
+)
 
 add_library(usermod_llm INTERFACE)
 target_sources(usermod_llm INTERFACE ${LLM_BINDINGS} ${LLM_ENGINE} ${LLM_ASSEMBLY})
