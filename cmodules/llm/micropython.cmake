@@ -15,7 +15,8 @@ set_source_files_properties(${LLM_ENGINE} PROPERTIES
     COMPILE_OPTIONS "-std=c99;-O3;-ffp-contract=off;-fno-fast-math"
 )
 # What runs once, or is bound by storage, is small instead.
-set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/core/image.c ${CMAKE_CURRENT_LIST_DIR}/core/state.c PROPERTIES
+set(LLM_SMALL ${CMAKE_CURRENT_LIST_DIR}/core/image.c ${CMAKE_CURRENT_LIST_DIR}/core/plan.c ${CMAKE_CURRENT_LIST_DIR}/core/state.c)
+set_source_files_properties(${LLM_SMALL} PROPERTIES
     COMPILE_OPTIONS "-std=c99;-Os;-ffp-contract=off;-fno-fast-math"
 )
 

@@ -13,5 +13,5 @@ SRC_USERMOD_LIB_ASM += $(wildcard $(LLM_DIR)/kernels/*/*.S)
 $(LLM_ENGINE:$(USER_C_MODULES)/%.c=$(BUILD)/%.o): CFLAGS += -std=c99 -O3 -ffp-contract=off -fno-fast-math
 
 # What runs once, or is bound by storage, is small instead.
-LLM_SMALL := $(addprefix $(LLM_DIR)/core/,image.c state.c)
+LLM_SMALL := $(addprefix $(LLM_DIR)/core/,image.c plan.c state.c)
 $(LLM_SMALL:$(USER_C_MODULES)/%.c=$(BUILD)/%.o): CFLAGS += -Os

@@ -102,7 +102,7 @@ def main() -> None:
         raw = path.read_bytes()
         sizes = ram(Path(folder))
     show(
-        "RAM in the shape of stories260K (a desk's pointers, 900 bytes more than a board's)",
+        "RAM in the shape of stories260K (a desk's pointers, 1,000 bytes more than a board's)",
         ["context, cache", "cache", "in all"],
         [[name, *(f"{n:,}" for n in both)] for name, both in sizes.items()],
     )

@@ -459,7 +459,7 @@ class Model(_Tokens):
 
     def stream_stats(self) -> dict[str, Any]:
         stream = self._open().stream
-        if stream.source == ffi.NULL:
+        if stream == ffi.NULL:
             raise ValueError("stream: the weights are in memory")
         return {
             "bytes": stream.bytes,

@@ -398,8 +398,8 @@ static mp_obj_t model_verify(mp_obj_t self_in) {
 static MP_DEFINE_CONST_FUN_OBJ_1(model_verify_obj, model_verify);
 
 static mp_obj_t model_stream_stats(mp_obj_t self_in) {
-    const llm_stream_t *stream = &llm_model_get(self_in)->model.stream;
-    if (stream->source == NULL) {
+    const llm_stream_t *stream = llm_model_get(self_in)->model.stream;
+    if (stream == NULL) {
         mp_raise_ValueError(MP_ERROR_TEXT("stream: the weights are in memory"));
     }
     float waiting = stream->total > 0 ? (float)stream->waited / (float)stream->total : 0.0f;

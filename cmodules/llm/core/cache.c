@@ -105,13 +105,28 @@ void llm_kv_clear(llm_kv_t *kv) {
     kv->spilled = 0;
 }
 
-uint32_t llm_kv_slot(const llm_kv_t *kv, uint32_t i) {
+// Where token `i` has its place among `context` ones.
+static uint32_t slot_of(const llm_kv_t *kv, uint32_t i) {
     return i < kv->context ? i : kv->sinks + (i - kv->sinks) % (kv->context - kv->sinks);
+}
+
+uint32_t llm_kv_id(const llm_kv_t *kv, const llm_sequence_t *s, uint32_t i) {
+    uint32_t slot = slot_of(kv, i);
+    return kv->wide ? ((const uint32_t *)s->tokens)[slot] : ((const uint16_t *)s->tokens)[slot];
+}
+
+void llm_kv_set_id(const llm_kv_t *kv, llm_sequence_t *s, uint32_t i, uint32_t id) {
+    uint32_t slot = slot_of(kv, i);
+    if (kv->wide) {
+        ((uint32_t *)s->tokens)[slot] = id;
+    } else {
+        ((uint16_t *)s->tokens)[slot] = (uint16_t)id;
+    }
 }
 
 uint32_t llm_kv_page(const llm_kv_t *kv, const llm_sequence_t *s, uint32_t i, uint32_t *slot) {
     if (!kv->paged) {
-        *slot = llm_kv_slot(kv, i);
+        *slot = slot_of(kv, i);
         return s->pages[0];
     }
     *slot = i % kv->page;
@@ -466,7 +481,7 @@ void llm_kv_fork(llm_kv_t *kv, llm_sequence_t *s, const llm_sequence_t *from) {
     s->n_valid = from->n_valid;
     s->first = from->first;
     s->n_pages = from->n_pages;
-    memcpy(s->tokens, from->tokens, kv->context * sizeof(*s->tokens));
+    memcpy(s->tokens, from->tokens, kv->context * (kv->wide ? sizeof(uint32_t) : sizeof(uint16_t)));
     for (uint32_t i = 0; i < kv->table; i++) {
         s->pages[i] = from->pages[i];
         if (s->pages[i] != LLM_NONE) {

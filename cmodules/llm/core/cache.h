@@ -53,7 +53,7 @@ typedef struct {
     uint32_t first; // oldest token after the sinks that is still there
     uint32_t n_pages; // pages taken since the start
     uint16_t *pages; // [table] page 0 first, the others in turn
-    uint32_t *tokens; // [context] ids: the sinks, the others in turn
+    void *tokens; // [context] ids, uint16_t or uint32_t: the sinks, the others in turn
     uint16_t row; // of the logits, LLM_NONE if there are none of its last token
     bool open; // in use
 } llm_sequence_t;
@@ -70,6 +70,7 @@ typedef struct {
                     // the keys' channels [head_dim], bfloat16
     size_t unit_size; // bytes
     bool paged; // a sequence has as many pages as it needs, not one of the whole context
+    bool wide; // ids are uint32_t, since the vocabulary is larger than 65536
     bool f32; // rows are float
     bool int4; // pages are compressed once they are full
     bool compresses; // pages are compressed when the pool runs low
@@ -120,8 +121,9 @@ void llm_kv_fork(llm_kv_t *kv, llm_sequence_t *s, const llm_sequence_t *from);
 // Where token `i` of a sequence lies: its page (index into kv->pages) and `*slot`, its position in there.
 uint32_t llm_kv_page(const llm_kv_t *kv, const llm_sequence_t *s, uint32_t i, uint32_t *slot);
 
-// Index into s->tokens of token `i`.
-uint32_t llm_kv_slot(const llm_kv_t *kv, uint32_t i);
+// The id of token `i` of a sequence; sets it.
+uint32_t llm_kv_id(const llm_kv_t *kv, const llm_sequence_t *s, uint32_t i);
+void llm_kv_set_id(const llm_kv_t *kv, llm_sequence_t *s, uint32_t i, uint32_t id);
 
 // One part of a page, as the kernels read it; in place if that can be, else in the scratch, until the next call.
 typedef struct {

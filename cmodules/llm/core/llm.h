@@ -321,7 +321,7 @@ typedef struct {
     llm_plan_t plan; // how its RAM is divided
     const llm_kernels_t *kernels; // what it runs on
     llm_parallel_t parallel; // and the cores
-    llm_stream_t stream; // where its matrices come from if they are not in memory
+    llm_stream_t *stream; // where its matrices come from, NULL if they are in memory
     llm_tensor_t token_embd; // [vocab_size, dim]
     llm_tensor_t output; // [vocab_size, dim], token_embd if tied
     const float *output_norm; // [dim]

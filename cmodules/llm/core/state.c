@@ -291,7 +291,7 @@ static llm_status_t load(file_t *f, llm_model_t *m, llm_sequence_t *s, llm_error
         if (id >= m->image.config.vocab_size) {
             return llm_fail(error, LLM_ERROR_VALUE, "state: token {} is not below vocab_size {}", id, m->image.config.vocab_size);
         }
-        s->tokens[llm_kv_slot(kv, i < kv->sinks ? i : i - kv->sinks + s->first)] = id;
+        llm_kv_set_id(kv, s, i < kv->sinks ? i : i - kv->sinks + s->first, id);
     }
     chunk_t chunk;
     for (uint32_t at = 0; at < header.n_valid; at = after(kv, s, at, &chunk)) {

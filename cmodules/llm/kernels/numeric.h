@@ -37,6 +37,14 @@ static inline float llm_bf16_float(uint16_t bits) {
     return llm_bits_float((uint32_t)bits << 16);
 }
 
+static inline uint32_t llm_min(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+static inline uint32_t llm_max(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
 // Nearest integer, ties to even, for |value| < 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.
 static inline int32_t llm_round(float value) {
     return (int32_t)(llm_float_bits(value + 12582912.0f) - 0x4B400000u);
