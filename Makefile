@@ -160,7 +160,8 @@ POSITION ?= 32
 .PHONY: bench profile soak
 bench: $(FIRMWARE) build/$(NAME).romfs
 	@$(PYTHON) tests/bench/bench_board.py build/$(NAME).romfs
-	@status=0; for bench in $(filter-out %_board.py %_tokenizer.py,$(sort $(wildcard tests/bench/bench_*.py))); do \
+	@$(PYTHON) tests/bench/bench_watching.py build/$(NAME).romfs
+	@status=0; for bench in $(filter-out %_board.py %_watching.py %_tokenizer.py,$(sort $(wildcard tests/bench/bench_*.py))); do \
 	    $(PYTHON) $$bench || status=1; done; exit $$status
 
 profile: $(FIRMWARE) build/$(NAME).romfs

@@ -89,7 +89,7 @@ def main() -> None:
     for name in ("governor", "limits", "power", "meter", "exposition"):
         print(f"{name}.py: {(modules / f'{name}.mpy').stat().st_size:,} bytes of bytecode")
     BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / "watching.json").write_text(json.dumps(result, indent=1) + "\n")
+    (BUILD / "watching.json").write_text(json.dumps([result], indent=1) + "\n")
 
 
 if __name__ == "__main__":
