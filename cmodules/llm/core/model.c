@@ -302,11 +302,19 @@ static bool look_up(llm_model_t *m, float *x, uint32_t token) {
     return true;
 }
 
-// Rows of the logits that make a part of the work. A stream gives a matrix at once, and the logits of a batch are not next to each other.
+// Rows of the logits that make a part of the work: as many as pay for the other cores, if there are any. A stream gives a matrix at
+// once, and the logits of a batch are not next to each other.
 static uint32_t head_rows(const llm_model_t *m) {
     const llm_config_t *c = &m->image.config;
-    uint32_t rows = (3 * c->hidden_dim + LLM_TILE - 1) / LLM_TILE * LLM_TILE;
-    return m->stream != NULL || m->work.n_logits > 1 ? c->vocab_size : llm_min(rows, c->vocab_size);
+    if (m->stream != NULL || m->work.n_logits > 1) {
+        return c->vocab_size;
+    }
+    uint64_t rows = 3 * (uint64_t)c->hidden_dim;
+    if (m->parallel.n_cores > 1 && rows * c->dim < m->parallel.min_macs) {
+        rows = (m->parallel.min_macs + c->dim - 1) / c->dim;
+    }
+    rows = (rows + LLM_TILE - 1) / LLM_TILE * LLM_TILE;
+    return rows < c->vocab_size ? (uint32_t)rows : c->vocab_size;
 }
 
 // Rows `first` on of the logits = output rmsnorm(x), x the last of `n_block` tokens that want them.
