@@ -164,6 +164,10 @@ class SlowModel:
         self.chip.work(n * self.compute * self.noise(), n * self.memory_us)
         self.n_tokens += n
 
+    def eval_step(self, tokens: int | list[int], ms: int) -> int:
+        self.eval(tokens)
+        return 1 if isinstance(tokens, int) else len(tokens)
+
     def sample(self, sampler: object) -> int:
         return 2
 
