@@ -14,8 +14,9 @@ file(GLOB LLM_ASSEMBLY ${CMAKE_CURRENT_LIST_DIR}/kernels/*/*.S)
 set_source_files_properties(${LLM_ENGINE} PROPERTIES
     COMPILE_OPTIONS "-std=c99;-O3;-ffp-contract=off;-fno-fast-math"
 )
-# What runs once, or is bound by storage, is small instead.
-set(LLM_SMALL ${CMAKE_CURRENT_LIST_DIR}/core/image.c ${CMAKE_CURRENT_LIST_DIR}/core/plan.c ${CMAKE_CURRENT_LIST_DIR}/core/state.c)
+# What runs once, once a text, or is bound by storage, is small instead.
+set(LLM_SMALL image.c normalize.c plan.c state.c unicode.c wordpiece.c)
+list(TRANSFORM LLM_SMALL PREPEND ${CMAKE_CURRENT_LIST_DIR}/core/)
 set_source_files_properties(${LLM_SMALL} PROPERTIES
     COMPILE_OPTIONS "-std=c99;-Os;-ffp-contract=off;-fno-fast-math"
 )

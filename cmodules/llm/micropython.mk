@@ -12,6 +12,6 @@ SRC_USERMOD_LIB_ASM += $(wildcard $(LLM_DIR)/kernels/*/*.S)
 # no operation may be fused or reordered.
 $(LLM_ENGINE:$(USER_C_MODULES)/%.c=$(BUILD)/%.o): CFLAGS += -std=c99 -O3 -ffp-contract=off -fno-fast-math
 
-# What runs once, or is bound by storage, is small instead.
-LLM_SMALL := $(addprefix $(LLM_DIR)/core/,image.c plan.c state.c)
+# What runs once, once a text, or is bound by storage, is small instead.
+LLM_SMALL := $(addprefix $(LLM_DIR)/core/,image.c normalize.c plan.c state.c unicode.c wordpiece.c)
 $(LLM_SMALL:$(USER_C_MODULES)/%.c=$(BUILD)/%.o): CFLAGS += -Os

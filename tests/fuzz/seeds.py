@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 from edge_llm.image import Config, Dtype
-from edge_llm.tokenizer import Normalizer, Split, Tokenizer, TokenType, alphabet, from_bpe
+from edge_llm.tokenizer import (
+    Normalizer,
+    Split,
+    Tokenizer,
+    TokenType,
+    alphabet,
+    from_bpe,
+    from_wordpiece,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "host"))
 from oracle_models import DtypeOf, make_image, random_planes  # noqa: E402
@@ -90,6 +98,28 @@ def bpe(split: Split, **options: Any) -> Tokenizer:
     return from_bpe(tokens, MERGES, types, split, bos_id=bos, **options)
 
 
+def wordpiece(**options: bool) -> Tokenizer:
+    """Words, what they go on with, special tokens."""
+    tokens = ["[UNK]", "[CLS]", "[SEP]", "the", "##the", "t", "##h", "##e", "a", "##a", "##aa"]
+    tokens += [
+        "##b",
+        "b",
+        "e\u0301",
+        "e",
+        ".",
+        "'",
+        "語",
+        "##é",
+        "é",
+        "ab",
+        "1",
+        "##2",
+        "##\u0301",
+    ]
+    types = [TokenType.UNKNOWN, *[TokenType.CONTROL] * 2, *[TokenType.NORMAL] * (len(tokens) - 3)]
+    return from_wordpiece(tokens, types, unk_id=0, bos_id=1, eos_id=2, **options)
+
+
 VOCABULARIES = {
     "letters": vocabulary(LETTERS, True),
     "words": vocabulary(WORDS[:6] + WORDS[7:], True),
@@ -99,6 +129,8 @@ VOCABULARIES = {
     "llama3": bpe(Split.LLAMA3, ignore_merges=True),
     "qwen2": bpe(Split.QWEN2, normalizer=Normalizer.NFC),
     "smollm": bpe(Split.SMOLLM),
+    "uncased": wordpiece(lowercase=True, strip_accents=True),
+    "cased": wordpiece(lowercase=False, strip_accents=False),
 }
 
 

@@ -38,6 +38,7 @@ EVERYWHERE = (
     "errors",
     "text",
     "bpe",
+    "wordpiece",
     "stream",
     "steps",
     "aio",

@@ -25,6 +25,7 @@ GOOD = IMAGES["tiny-int4"]
 MODEL = Image(GOOD)
 SECTIONS = {section.name: section for section in MODEL.sections}
 BPE = (VECTORS / "tiny-bpe.llm").read_bytes()
+WORDPIECE = (VECTORS / "tiny-wordpiece.llm").read_bytes()
 IMAGE, VALUE, UTF8, CONTEXT, MEMORY = range(1, 6)  # llm_status_t
 ALL_ONES = 0xFFFFFFFF
 NAN, INF = float("nan"), float("inf")
@@ -108,13 +109,19 @@ class Harness:
         return int(message)
 
 
-@pytest.fixture(scope="module")
-def harness() -> Iterator[Harness]:
-    program = "build/core-tests/check_image"
+def build(folder: str, extra: str = "") -> Harness:
+    """check_image with more options for the compiler, running."""
+    program = f"{folder}/check_image"
     make = ["make", "-s", "-C", ROOT / "tests" / "core", f"../../{program}"]
+    make += [f"BUILD=../../{folder}", f"EXTRA={extra}"]
     built = subprocess.run(make, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    harness = Harness(ROOT / program)
+    return Harness(ROOT / program)
+
+
+@pytest.fixture(scope="module")
+def harness() -> Iterator[Harness]:
+    harness = build("build/core-tests")
     yield harness
     harness.close()
 
@@ -338,7 +345,7 @@ TOKN = SECTIONS["TOKN"].offset
 TABLES = [("pieces", 24, 1), ("piece_offsets", 32, 4), ("ranks", 36, 4), ("types", 40, 1)]
 TABLES += [("sorted", 44, 4), ("byte_ids", 52, 4), ("specials", 56, 4)]
 TOKN_CASES = [
-    *((TOKN, u32(kind), f"kind: {kind} needs") for kind in (0, 3, ALL_ONES)),
+    *((TOKN, u32(kind), f"kind: {kind} needs") for kind in (0, 4, ALL_ONES)),
     *((TOKN + 4, u32(n), f"n_tokens: the tokenizer has {n} tokens") for n in (0, 287, ALL_ONES)),
     *(
         (TOKN + at, u32(value), f"{field}: {value} is not below vocab_size 288")
@@ -410,7 +417,7 @@ BPE_CASES = [
         for offset in (BPE_SIZE - 3, 97, 98, 96 + width // 2, 1 << 31, ALL_ONES - 7, ALL_ONES)
         if offset % width or offset > BPE_SIZE - 8
     ),
-    (BPE_AT + 36, u32(96), "ranks: must be 0"),
+    (BPE_AT + 36, u32(96), "ranks: is 96, must be 0 for tokenizers of kind 2"),
     (BPE_AT + 80, u32(2), "normalizer: 2 needs"),
     (BPE_AT + 84, b"\1", "section TOKN: reserved"),
     (BPE_AT + 95, b"\1", "section TOKN: reserved"),
@@ -422,6 +429,21 @@ def test_fields_of_bpe(harness: Harness, case: tuple[int, bytes, str]) -> None:
     at, patch, words = case
     for verify in (False, True):
         harness.refuses(patched(BPE, at, patch), words, verify=verify)
+
+
+def test_tokenizers_that_are_left_out() -> None:
+    """A firmware without them refuses their images and runs the others."""
+    left_out = "-DLLM_WITH_BPE=0 -DLLM_WITH_NFC=0 -DLLM_WITH_WORDPIECE=0"
+    harness = build("build/core-tests-least", left_out)
+    harness.refuses(BPE, "section TOKN: kind: 2 is left out of this firmware")
+    harness.refuses(WORDPIECE, "section TOKN: kind: 3 is left out of this firmware")
+    harness.runs()
+    harness.close()
+    harness = build("build/core-tests-no-nfc", "-DLLM_WITH_NFC=0")
+    words = "normalizer: form C is left out of this firmware"
+    harness.refuses(patched(BPE, BPE_AT + 80, u32(1)), words)
+    harness.runs(BPE)
+    harness.close()
 
 
 FIELD_CASES = [*CONF_CASES, *TOKN_CASES, *tensor_cases()]
@@ -481,14 +503,15 @@ def tables(image: bytes) -> dict[str, tuple[int, int]]:
     sizes = {"pieces": head[7], "piece_offsets": 4 * (n + 1), "ranks": 4 * n, "types": n}
     sizes |= {"sorted": 4 * head[12], "specials": 4 * head[15], "byte_ids": 4 * 256}
     sizes |= {"merges": 8 * head[18], "merge_starts": 4 * (n + 1)}
-    fields = TABLES if head[0] == 1 else [t for t in TABLES if t[0] != "ranks"] + BPE_TABLES
+    fields = [table for table in TABLES if head[0] == 1 or table[0] != "ranks"]
+    fields += BPE_TABLES[:2] if head[0] == 2 else []
     return {field: (start + head[at // 4], sizes[field]) for field, at, _ in fields}
 
 
 @pytest.mark.parametrize(
     ("image", "field"),
-    [(image, field) for image in (GOOD, BPE) for field in tables(image)],
-    ids=lambda value: value if isinstance(value, str) else "bpe" if value == BPE else "good",
+    [(image, field) for image in (GOOD, BPE, WORDPIECE) for field in tables(image)],
+    ids=lambda value: value if isinstance(value, str) else {BPE: "bpe", GOOD: "good"}.get(value),
 )
 @pytest.mark.parametrize("seed", range(12))
 def test_tokenizer_tables_of_nonsense(

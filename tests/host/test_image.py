@@ -263,6 +263,8 @@ def test_python_reads_the_vectors(name: str) -> None:
         np.testing.assert_array_equal(got.merges, made.merges)
         assert got.split == Split.LLAMA3
         assert not (got.ignore_merges or got.add_bos or got.add_space_prefix)
+    elif got.kind == Kind.WORDPIECE:
+        assert got.lowercase and got.strip_accents and got.add_space_prefix and not got.add_bos
     else:
         assert got.byte_fallback and got.add_bos and got.add_space_prefix and got.cut_at_spaces
 

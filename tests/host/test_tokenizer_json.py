@@ -153,11 +153,23 @@ WRONG = {
     "added": (put("added_tokens", 1, value={}), "added_tokens.id: is missing or damaged"),
     "after": (
         put("post_processor", "processors", 1, "single", 1, value={"SpecialToken": {"id": "x"}}),
-        "post_processor: images put at most one token before a text, none after",
+        "post_processor: its template is missing or damaged",
     ),
     "before": (
         put("post_processor", "processors", 1, "single", 0, "SpecialToken", "id", value="nope"),
-        "post_processor: puts 'nope' before a text, which is no token",
+        "post_processor: names 'nope', which is no token",
+    ),
+    "eos": (
+        lambda c: c["post_processor"]["processors"][1]["single"].append(
+            {"SpecialToken": {"id": "<|end|>", "type_id": 0}}
+        ),
+        "post_processor: puts a token after a text",
+    ),
+    "two": (
+        lambda c: c["post_processor"]["processors"][1]["single"].insert(
+            0, {"SpecialToken": {"id": "<|end|>", "type_id": 0}}
+        ),
+        "post_processor: images put at most one token before",
     ),
     "roberta": (put("post_processor", value={"type": "RobertaProcessing"}), "RobertaProcessing"),
 }

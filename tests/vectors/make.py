@@ -16,6 +16,7 @@ import json
 import re
 import struct
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 from edge_llm.image import Config, Dtype, Image, Tensor, crc32c, directory, rope_phase, write_image
 from edge_llm.quantize import rtn
 from edge_llm.tiles import pack
-from edge_llm.tokenizer import Kind, Tokenizer, TokenType, alphabet, from_bpe
+from edge_llm.tokenizer import Kind, Tokenizer, TokenType, alphabet, from_bpe, from_wordpiece
 
 HERE = Path(__file__).parent
 
@@ -33,6 +34,7 @@ IMAGES = (
     ("tiny-int8", Dtype.INT8, Dtype.INT8, False, 2, "sentencepiece"),
     ("tiny-int4", Dtype.INT4, Dtype.INT8, True, 1, "sentencepiece"),
     ("tiny-bpe", Dtype.INT4, Dtype.INT8, True, 2, "bpe"),
+    ("tiny-wordpiece", Dtype.INT4, Dtype.INT8, True, 2, "wordpiece"),
 )
 
 # Normal pieces and their ranks. "on" and "in" tie; "ab" is there twice; "the" needs two merges.
@@ -73,6 +75,19 @@ BPE_TEXTS = [
     "!!\r\n\r\n (ab)abab",
     "é€語😀",
     "<|end|><|end|<|endless|> <tab>the",
+]
+
+# WordPiece, lower case without accents.
+WORDS = "[PAD] [UNK] [CLS] [SEP] the hen hens in inn cafe un a b 1 12 ! ' 語 é ß i α".split(" ")
+WORDS += "##n ##s ##the ##in ##able ##a ##b ##2 ##é ##ς ##σ ##1".split(" ")
+WORDPIECE_TEXTS = [
+    "",
+    "The hens, in an INN!",
+    "Café CAFE\u0301 unhens untheable unthexable",
+    "a語b\u200b'12 121 112!!",
+    "\tÉ ß İ ΑΣ\n",
+    "a" * 100 + " " + "a" * 101,
+    "[CLS]the[SEP]",
 ]
 
 
@@ -140,7 +155,52 @@ def merged(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     return ids
 
 
-VOCABULARIES = {"sentencepiece": tokenizer, "bpe": bpe_tokenizer}
+def wordpiece_tokenizer() -> Tokenizer:
+    """34 tokens, four of them special."""
+    special = {"[PAD]": TokenType.CONTROL, "[UNK]": TokenType.UNKNOWN}
+    special |= {"[CLS]": TokenType.CONTROL, "[SEP]": TokenType.CONTROL}
+    types = [special.get(word, TokenType.NORMAL) for word in WORDS]
+    return from_wordpiece(
+        WORDS, types, lowercase=True, strip_accents=True, bos_id=2, eos_id=3, unk_id=1
+    )
+
+
+def encode_wordpiece(text: str, special: bool) -> list[int]:
+    """The same for WordPiece, with what Python knows of Unicode."""
+    ids: list[int] = []
+    for part in re.split(r"(\[PAD\]|\[CLS\]|\[SEP\])", text) if special else [text]:
+        if special and part in ("[PAD]", "[CLS]", "[SEP]"):
+            ids.append(WORDS.index(part))
+            continue
+        part = "".join(c for c in part if c in "\t\n\r" or unicodedata.category(c)[0] != "C")
+        part = re.sub(r"([\u4e00-\u9fff])", r" \1 ", part)
+        part = "".join(
+            c for c in unicodedata.normalize("NFD", part) if unicodedata.category(c) != "Mn"
+        )
+        part = "".join(c.lower() for c in part)
+        for word in re.findall(r"[^\W_]+|[^\w\s]|_", part):
+            ids += pieces_of(word)
+    return ids
+
+
+def pieces_of(word: str) -> list[int]:
+    """The longest piece, then the longest of the rest."""
+    ids, at = [], 0
+    while at < len(word) <= 100:
+        ends = range(len(word), at, -1)
+        found = [end for end in ends if "##" * (at > 0) + word[at:end] in WORDS]
+        if not found:
+            break
+        ids.append(WORDS.index("##" * (at > 0) + word[at : found[0]]))
+        at = found[0]
+    return ids if at == len(word) else [WORDS.index("[UNK]")]
+
+
+VOCABULARIES = {
+    "sentencepiece": tokenizer,
+    "bpe": bpe_tokenizer,
+    "wordpiece": wordpiece_tokenizer,
+}
 
 
 def weights(tensor: Tensor) -> np.ndarray:
@@ -217,6 +277,12 @@ def encodings(vocabulary: Tokenizer) -> list[list[Any]]:
     """Texts, whether names of control tokens count, and the ids."""
     if vocabulary.kind == Kind.SENTENCEPIECE:
         return [[text, False, encode(vocabulary, text)] for text in TEXTS]
+    if vocabulary.kind == Kind.WORDPIECE:
+        return [
+            [text, special, encode_wordpiece(text, special)]
+            for text in WORDPIECE_TEXTS
+            for special in (False, True)
+        ]
     return [
         [text, special, encode_bpe(vocabulary, text, special)]
         for text in BPE_TEXTS

@@ -24,6 +24,7 @@ class Kind(IntEnum):
 
     SENTENCEPIECE = 1
     BPE = 2
+    WORDPIECE = 3
 
 
 class Split(IntEnum):
@@ -55,6 +56,7 @@ class TokenType(IntEnum):
 _FLAGS = {
     Kind.SENTENCEPIECE: ("add_bos", "add_space_prefix", "byte_fallback", "cut_at_spaces"),
     Kind.BPE: ("add_bos", "", "", "", "ignore_merges"),
+    Kind.WORDPIECE: ("add_bos", "add_space_prefix", "", "", "", "lowercase", "strip_accents"),
 }
 
 
@@ -67,7 +69,7 @@ class Tokenizer:
     """A vocabulary and how text becomes tokens of it: the section `TOKN`.
 
     What the section holds beyond these fields (`sorted`, `specials`, `byte_ids`, `cut_at_spaces`)
-    follows from them. `from_bpe` makes one of kind BPE.
+    follows from them. `from_bpe` and `from_wordpiece` make those kinds.
     """
 
     pieces: list[bytes]  # by id
@@ -85,6 +87,8 @@ class Tokenizer:
     merges: np.ndarray = field(default_factory=_no_merges)  # BPE: uint32 [n, 3] by rank: ids of
     # the left token, the right one and the one they make
     ignore_merges: bool = False  # BPE: what the split gives is not merged if it is a piece already
+    lowercase: bool = False  # WordPiece: capitals become small letters
+    strip_accents: bool = False  # WordPiece: letters lose their accents
 
     @property
     def sorted_ids(self) -> np.ndarray:
@@ -115,8 +119,10 @@ class Tokenizer:
     @property
     def byte_ids(self) -> np.ndarray:
         """uint32 [256]: the token of each byte, NO_TOKEN where there is none."""
-        kind = TokenType.BYTE if self.kind == Kind.SENTENCEPIECE else TokenType.NORMAL
         ids = np.full(256, NO_TOKEN, "<u4")
+        if self.kind == Kind.WORDPIECE:
+            return ids
+        kind = TokenType.BYTE if self.kind == Kind.SENTENCEPIECE else TokenType.NORMAL
         for token in np.flatnonzero(self.types == kind)[::-1].tolist():
             if len(self.pieces[token]) == 1:
                 ids[self.pieces[token][0]] = token
@@ -180,7 +186,7 @@ class Tokenizer:
             blocks = dict(
                 reversed(blocks.items())
             )  # 64-bit numbers first, so that all are aligned
-        else:
+        elif self.kind == Kind.SENTENCEPIECE:
             blocks["ranks"] = self.ranks.astype("<u4")
         blocks["piece_offsets"] = np.concatenate([[0], np.cumsum(sizes)]).astype("<u4")
         blocks["sorted"] = self.sorted_ids
@@ -278,7 +284,7 @@ class Tokenizer:
             )
             return np.frombuffer(section, dtype, count, at)
 
-        options: dict[str, object] = {}
+        options: dict[str, object] = {"kind": Kind(kind)}
         text = array("pieces", pieces, pieces_size, "u1")
         ends = array("piece_offsets", piece_offsets, n_tokens + 1, "<u4")
         rank_array = np.empty(0, "<u4")
@@ -286,9 +292,10 @@ class Tokenizer:
         if kind == Kind.SENTENCEPIECE:
             rank_array = array("ranks", ranks, n_tokens, "<u4")
         else:
+            require(ranks == 0, "ranks", f"is {ranks}, must be 0 for tokenizers of kind {kind}")
+        if kind == Kind.BPE:
             size = _TOKN.size + _BPE.size
             require(len(section) >= size, "TOKN", f"is {len(section)} bytes, below {size}")
-            require(ranks == 0, "ranks", f"is {ranks}, must be 0 for BPE")
             split, merges_at, n_merges, merge_starts, normalizer, reserved = _BPE.unpack_from(
                 section, _TOKN.size
             )
@@ -301,11 +308,7 @@ class Tokenizer:
             require(not any(reserved), "TOKN reserved", "is not zero")
             merges = array("merges", merges_at, n_merges, "<u8")
             starts = array("merge_starts", merge_starts, n_tokens + 1, "<u4")
-            options = {
-                "kind": Kind.BPE,
-                "split": Split(split),
-                "normalizer": Normalizer(normalizer),
-            }
+            options |= {"split": Split(split), "normalizer": Normalizer(normalizer)}
         type_array = array("types", types, n_tokens, "u1")
         tables = {
             "sorted_ids": array("sorted", sorted_, n_sorted, "<u4"),
@@ -320,8 +323,8 @@ class Tokenizer:
         require(ends[-1] <= pieces_size, "piece_offsets", f"{ends[-1]} is above pieces_size")
         if merges is not None:
             options["merges"] = _read_merges(starts, merges)
-        for name in ("add_bos", "add_space_prefix", "byte_fallback", "ignore_merges"):
-            names = _FLAGS[kind]
+        names = _FLAGS[kind]
+        for name in {name for known in _FLAGS.values() for name in known} - {"", "cut_at_spaces"}:
             options[name] = name in names and bool(flags >> names.index(name) & 1)
         content = text.tobytes()
         tokenizer = cls(
@@ -452,4 +455,48 @@ def from_bpe(
         merges=np.array(rows, np.uint32).reshape(-1, 3),
         ignore_merges=ignore_merges,
         normalizer=normalizer,
+    )
+
+
+def from_wordpiece(
+    tokens: Sequence[str],
+    types: Sequence[int],
+    *,
+    lowercase: bool,
+    strip_accents: bool,
+    bos_id: int = -1,
+    eos_id: int = -1,
+    unk_id: int = -1,
+) -> Tokenizer:
+    """A WordPiece vocabulary, as BERT's vocab.txt and tokenizer.json have it.
+
+    Args:
+        tokens: by id; those that go on with a word begin with "##".
+        types: TokenType of each. Only normal ones are found in words.
+        lowercase, strip_accents: what is done to text first.
+        bos_id, eos_id: what stands around a text, "[CLS]" and "[SEP]".
+        unk_id: what a word becomes that is not of these tokens.
+    """
+    require(len(types) == len(tokens), "types", f"has {len(types)} entries for {len(tokens)}")
+    pieces = []
+    for text, kind in zip(tokens, types, strict=True):
+        if kind != TokenType.NORMAL:
+            pieces.append(text.encode())
+        elif text.startswith("##") and len(text) > 2:
+            pieces.append(text[2:].encode())
+        else:  # words begin with a space, so that pieces in a row are text
+            pieces.append(b" " + text.encode())
+    return Tokenizer(
+        pieces,
+        np.empty(0, np.uint32),
+        np.array(types, np.uint8),
+        bos_id,
+        eos_id,
+        unk_id,
+        add_bos=False,
+        add_space_prefix=True,
+        byte_fallback=False,
+        kind=Kind.WORDPIECE,
+        lowercase=lowercase,
+        strip_accents=strip_accents,
     )

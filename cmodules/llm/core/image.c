@@ -4,6 +4,7 @@
 
 #include "../kernels/kernels.h"
 #include "image.h"
+#include "tokenizer.h"
 
 #define HEADER_SIZE 64
 #define SECTION_SIZE 16
@@ -297,9 +298,15 @@ enum {
     BYTE_FALLBACK = 4,
     CUT_AT_SPACES = 8,
     IGNORE_MERGES = 16,
+    LOWERCASE = 32,
+    STRIP_ACCENTS = 64,
     SENTENCEPIECE_FLAGS = ADD_BOS | ADD_SPACE_PREFIX | BYTE_FALLBACK | CUT_AT_SPACES,
     BPE_FLAGS = ADD_BOS | IGNORE_MERGES,
+    WORDPIECE_FLAGS = ADD_BOS | ADD_SPACE_PREFIX | LOWERCASE | STRIP_ACCENTS,
 };
+
+// Which of them a kind of tokenizer has, by kind.
+static const uint8_t flags_of_kind[] = {0, SENTENCEPIECE_FLAGS, BPE_FLAGS, WORDPIECE_FLAGS};
 
 // What only byte-level BPE has.
 static llm_status_t read_bpe(llm_tokenizer_t *t, const section_t *section, llm_error_t *error) {
@@ -312,13 +319,13 @@ static llm_status_t read_bpe(llm_tokenizer_t *t, const section_t *section, llm_e
         return bad(error, "split: pattern {} needs a later version of this firmware", split, 0);
     }
     t->split = (llm_split_t)split;
-    if (read_u32(p + 36) != 0) {
-        return bad(error, "ranks: must be 0 for BPE, whose merges have them", 0, 0);
-    }
     if (read_u32(p + 80) > 1) {
         return bad(error, "normalizer: {} needs a later version of this firmware", read_u32(p + 80), 0);
     }
     t->normalize = read_u32(p + 80) == 1;
+    if (!LLM_WITH_NFC && t->normalize) {
+        return bad(error, "normalizer: form C is left out of this firmware", 0, 0);
+    }
     if (t->normalize) {
         t->tokens_per_byte = 3; // U+1D160 has 4 bytes and becomes 12
     }
@@ -340,8 +347,11 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
     if (section->size < TOKENIZER_SIZE) {
         return bad(error, "section TOKN: size: is {}, must be at least {}", section->size, TOKENIZER_SIZE);
     }
-    if (read_u32(p) != LLM_TOKENIZER_SENTENCEPIECE && read_u32(p) != LLM_TOKENIZER_BPE) {
+    if (read_u32(p) < LLM_TOKENIZER_SENTENCEPIECE || read_u32(p) > LLM_TOKENIZER_WORDPIECE) {
         return bad(error, "section TOKN: kind: {} needs a later version of this firmware", read_u32(p), 0);
+    }
+    if ((!LLM_WITH_BPE && read_u32(p) == LLM_TOKENIZER_BPE) || (!LLM_WITH_WORDPIECE && read_u32(p) == LLM_TOKENIZER_WORDPIECE)) {
+        return bad(error, "section TOKN: kind: {} is left out of this firmware", read_u32(p), 0);
     }
     t->kind = (llm_tokenizer_kind_t)read_u32(p);
     t->size = section->size;
@@ -357,7 +367,7 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
         return status;
     }
     uint32_t flags = read_u32(p + 20);
-    if ((flags & ~(t->kind == LLM_TOKENIZER_BPE ? BPE_FLAGS : SENTENCEPIECE_FLAGS)) != 0) {
+    if ((flags & ~(uint32_t)flags_of_kind[t->kind]) != 0) {
         return bad(error, "section TOKN: flags: {} needs a later version of this firmware", flags, 0);
     }
     t->add_bos = (flags & ADD_BOS) != 0;
@@ -365,6 +375,8 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
     t->byte_fallback = (flags & BYTE_FALLBACK) != 0;
     t->cut_at_spaces = (flags & CUT_AT_SPACES) != 0;
     t->ignore_merges = (flags & IGNORE_MERGES) != 0;
+    t->lowercase = (flags & LOWERCASE) != 0;
+    t->strip_accents = (flags & STRIP_ACCENTS) != 0;
     t->pieces_size = read_u32(p + 28);
     t->n_sorted = read_u32(p + 48);
     if (t->n_sorted > t->n_tokens) {
@@ -392,8 +404,14 @@ static llm_status_t read_tokenizer(llm_tokenizer_t *t, const section_t *section,
     if ((t->specials = table(section, 56, t->n_specials, 4)) == NULL) {
         return bad(error, "specials: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 56), 0);
     }
+    if (t->kind != LLM_TOKENIZER_SENTENCEPIECE && read_u32(p + 36) != 0) {
+        return bad(error, "ranks: is {}, must be 0 for tokenizers of kind {}", read_u32(p + 36), t->kind);
+    }
     if (t->kind == LLM_TOKENIZER_BPE) {
         return read_bpe(t, section, error);
+    }
+    if (t->kind == LLM_TOKENIZER_WORDPIECE) {
+        return LLM_OK;
     }
     if ((t->ranks = table(section, 36, t->n_tokens, 4)) == NULL) {
         return bad(error, "ranks: {} is no multiple of 4 or leaves the section TOKN", read_u32(p + 36), 0);

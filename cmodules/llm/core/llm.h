@@ -85,6 +85,7 @@ typedef struct {
 typedef enum {
     LLM_TOKENIZER_SENTENCEPIECE = 1, // byte pairs of characters, joined where the result is a piece
     LLM_TOKENIZER_BPE = 2, // byte pairs of bytes, joined where a table of merges says so
+    LLM_TOKENIZER_WORDPIECE = 3, // BERT's: the longest piece that a word begins with, and so on
 } llm_tokenizer_kind_t;
 
 // How byte-level BPE cuts text before it merges, by the models that began it. docs/image-format.md has the patterns.
@@ -112,6 +113,8 @@ typedef struct {
     bool cut_at_spaces; // SentencePiece: no piece has a space after another character
     bool ignore_merges; // BPE: what a split gives is not merged if it is a piece already
     bool normalize; // BPE: text is put into normalization form C first
+    bool lowercase; // WordPiece: capitals become small letters
+    bool strip_accents; // WordPiece: letters lose their accents
     uint32_t tokens_per_byte; // the most that a byte of text can become
     llm_split_t split; // BPE: where text is cut
     uint32_t pieces_size; // bytes of all pieces

@@ -109,7 +109,7 @@ static void propose(run_t *run, uint32_t left) {
     const llm_tokenizer_t *t = run->tokenizer;
     uint32_t right = run->symbols[left].next;
     pair_t pair = {.left = left};
-    if (t->kind == LLM_TOKENIZER_BPE) {
+    if (LLM_WITH_BPE && t->kind == LLM_TOKENIZER_BPE) {
         if (!find_merge(t, run->symbols[left].id, run->symbols[right].id, &pair)) {
             return;
         }
@@ -200,11 +200,6 @@ static void start_with_bytes(run_t *run) {
     }
 }
 
-// Nothing, in a vocabulary without a token for the unknown.
-static bool put_unknown(const llm_tokenizer_t *t, llm_ids_t *ids) {
-    return t->unk_id < 0 || llm_put(ids, (uint32_t)t->unk_id);
-}
-
 // The ids of a character that was joined to nothing: its piece, else its bytes, else unknown. False if there is no room.
 static bool put_character(const llm_tokenizer_t *t, const uint8_t *bytes, uint32_t size, llm_ids_t *ids) {
     uint32_t id = llm_find_piece(t, bytes, size);
@@ -212,11 +207,11 @@ static bool put_character(const llm_tokenizer_t *t, const uint8_t *bytes, uint32
         return llm_put(ids, id);
     }
     if (!t->byte_fallback) {
-        return put_unknown(t, ids);
+        return llm_put_unknown(t, ids);
     }
     for (uint32_t i = 0; i < size; i++) {
         id = t->byte_ids[bytes[i]];
-        if (id < t->n_tokens ? !llm_put(ids, id) : !put_unknown(t, ids)) {
+        if (id < t->n_tokens ? !llm_put(ids, id) : !llm_put_unknown(t, ids)) {
             return false;
         }
     }
@@ -236,7 +231,7 @@ bool llm_merge(const llm_tokenizer_t *t, const uint8_t *text, uint32_t size, voi
     }
     run_t run = {.tokenizer = t, .text = text, .size = size, .symbols = scratch};
     run.heap = (pair_t *)(run.symbols + size);
-    if (t->kind == LLM_TOKENIZER_BPE) {
+    if (LLM_WITH_BPE && t->kind == LLM_TOKENIZER_BPE) {
         start_with_bytes(&run);
         if (run.size == 0) {
             return true;

@@ -14,33 +14,14 @@ static uint32_t character_of(uint32_t entry) {
     return entry & 0x1FFFFF;
 }
 
-static uint32_t utf8_size(uint32_t c) {
-    if (c < 0x80) {
-        return 1;
-    }
-    if (c < 0x800) {
-        return 2;
-    }
-    return c < 0x10000 ? 3 : 4;
-}
-
-static uint8_t *put_utf8(uint8_t *out, uint32_t c) {
-    uint32_t size = utf8_size(c);
-    if (size == 1) {
-        *out = (uint8_t)c;
-        return out + 1;
-    }
-    for (uint32_t i = size - 1; i > 0; i--) {
-        out[i] = (uint8_t)(0x80 | (c & 0x3F));
-        c >>= 6;
-    }
-    out[0] = (uint8_t)(0xF00 >> size | c);
-    return out + size;
-}
-
 bool llm_is_normal(const uint8_t *text, size_t size) {
     uint32_t last = 0; // class of the character before
     for (size_t at = 0; at < size;) {
+        if (text[at] < 0x80) { // most text
+            last = 0;
+            at++;
+            continue;
+        }
         uint32_t n;
         uint32_t c = llm_utf8_decode(text + at, &n);
         uint32_t class = llm_combining_class(c);
@@ -65,7 +46,7 @@ size_t llm_normalize_scratch(const uint8_t *text, size_t size, size_t *most) {
         at += n;
         n_parts += count;
         for (uint32_t i = 0; i < count; i++) {
-            *most += utf8_size(parts[i]);
+            *most += llm_utf8_size(parts[i]);
             run = llm_combining_class(parts[i]) != 0 ? run + 1 : 0;
             longest = run > longest ? run : longest;
         }
@@ -138,7 +119,7 @@ size_t llm_normalize(const uint8_t *text, size_t size, void *scratch) {
     // UTF-8 takes no more than an entry: what is written has been read.
     uint8_t *out = scratch;
     for (size_t i = 0; i < n; i++) {
-        out = put_utf8(out, character_of(entries[i]));
+        out = llm_utf8_put(out, character_of(entries[i]));
     }
     return (size_t)(out - (uint8_t *)scratch);
 }

@@ -2,7 +2,7 @@
 //
 // The names of special tokens part the text into stretches. A stretch is taken in runs that are encoded by themselves (merge.c). With
 // SentencePiece (Kudo and Richardson, 2018) that is a word with the spaces before it where no piece goes on past a space, else all of
-// it; with byte-level BPE it is what the split pattern says (split.c). A tokenizer that normalizes does so word by word, and only with
+// it; with byte-level BPE it is what the split pattern says (split.c); WordPiece takes a whole stretch (wordpiece.c). A tokenizer that normalizes does so word by word, and only with
 // words that need it (normalize.c).
 #include <string.h>
 
@@ -65,16 +65,14 @@ uint32_t llm_find_piece(const llm_tokenizer_t *t, const uint8_t *bytes, uint32_t
     return LLM_NO_TOKEN;
 }
 
-// ---------------------------------------------------------------------------- special tokens
-
-// In specials[low..high), whose names agree up to byte `depth` and ascend, the first whose byte there is at least `byte`.
-// A name that ends before is less than any.
-static uint32_t first_at_least(const llm_tokenizer_t *t, uint32_t low, uint32_t high, uint32_t depth, uint32_t byte) {
+// In ids[low..high), whose pieces agree up to byte `depth` and ascend, the first whose byte there is at least `byte`.
+// A piece that ends before is less than any.
+static uint32_t first_at_least(const llm_tokenizer_t *t, const uint32_t *ids, uint32_t low, uint32_t high, uint32_t depth, uint32_t byte) {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         uint32_t size;
-        const uint8_t *name = llm_piece_bytes(t, t->specials[middle], &size);
-        if (size > depth && name[depth] >= byte) {
+        const uint8_t *piece = llm_piece_bytes(t, ids[middle], &size);
+        if (size > depth && piece[depth] >= byte) {
             high = middle;
         } else {
             low = middle + 1;
@@ -82,6 +80,28 @@ static uint32_t first_at_least(const llm_tokenizer_t *t, uint32_t low, uint32_t 
     }
     return low;
 }
+
+uint32_t llm_find_prefix(const llm_tokenizer_t *t, const uint32_t *ids, uint32_t n, const uint8_t *text, size_t size, uint32_t *piece_size) {
+    uint32_t found = LLM_NO_TOKEN;
+    uint32_t low = 0;
+    uint32_t high = n;
+    for (uint32_t depth = 0; depth < size; depth++) {
+        low = first_at_least(t, ids, low, high, depth, text[depth]);
+        high = first_at_least(t, ids, low, high, depth, text[depth] + 1u);
+        if (low == high) {
+            break;
+        }
+        uint32_t whole;
+        llm_piece_bytes(t, ids[low], &whole);
+        if (whole == depth + 1) {
+            found = ids[low];
+            *piece_size = whole;
+        }
+    }
+    return found;
+}
+
+// ---------------------------------------------------------------------------- special tokens
 
 // Where in the user's text an encoder stands.
 typedef struct {
@@ -108,7 +128,7 @@ static void find_firsts(reader_t *r) {
         i++;
         if (size > 0) {
             r->firsts[name[0] / 32] |= 1u << name[0] % 32;
-            i = first_at_least(t, i, t->n_specials, 0, name[0] + 1u);
+            i = first_at_least(t, t->specials, i, t->n_specials, 0, name[0] + 1u);
         }
     }
 }
@@ -125,27 +145,19 @@ static uint32_t special_at(const reader_t *r, size_t at, uint32_t *size) {
     if (!is_boundary(r, at)) {
         return LLM_NO_TOKEN;
     }
-    uint32_t found = LLM_NO_TOKEN;
-    uint32_t low = 0;
-    uint32_t high = t->n_specials;
-    for (uint32_t depth = 0; depth < MAX_NAME && at + depth < r->size; depth++) {
-        low = first_at_least(t, low, high, depth, r->text[at + depth]);
-        high = first_at_least(t, low, high, depth, r->text[at + depth] + 1u);
-        if (low == high) {
+    size_t most = r->size - at < MAX_NAME ? r->size - at : MAX_NAME;
+    while (most > 0) {
+        uint32_t id = llm_find_prefix(t, t->specials, t->n_specials, r->text + at, most, size);
+        if (id == LLM_NO_TOKEN) {
             break;
         }
-        uint32_t id = t->specials[low];
-        uint32_t name_size;
-        llm_piece_bytes(t, id, &name_size);
-        if (name_size != depth + 1 || id >= t->n_tokens || !is_boundary(r, at + name_size)) {
-            continue;
+        bool wanted = t->types[id] == LLM_PIECE_USER || (t->types[id] == LLM_PIECE_CONTROL && r->special && *size > 1);
+        if (wanted && is_boundary(r, at + *size)) {
+            return id;
         }
-        if (t->types[id] == LLM_PIECE_USER || (t->types[id] == LLM_PIECE_CONTROL && r->special && name_size > 1)) {
-            found = id;
-            *size = name_size;
-        }
+        most = *size - 1;
     }
-    return found;
+    return LLM_NO_TOKEN;
 }
 
 // ---------------------------------------------------------------------------- reading
@@ -165,7 +177,7 @@ static void open_stretch(reader_t *r, bool fresh) {
         r->end++;
     }
     bool text = r->end > r->at || (r->token != LLM_NO_TOKEN && r->tokenizer->types[r->token] == LLM_PIECE_USER);
-    r->prefix = fresh && text && r->tokenizer->add_space_prefix;
+    r->prefix = fresh && text && r->tokenizer->kind == LLM_TOKENIZER_SENTENCEPIECE && r->tokenizer->add_space_prefix;
 }
 
 static reader_t start_reading(const llm_tokenizer_t *t, const char *text, size_t size, bool special) {
@@ -234,6 +246,10 @@ static size_t word_end(const reader_t *r) {
         if (word && r->text[at] == ' ') {
             return at;
         }
+        if (r->text[at] < 0x80) {
+            word = r->text[at++] > ' ';
+            continue;
+        }
         uint32_t size;
         word = !llm_is_space(llm_utf8_decode(r->text + at, &size));
         at += size;
@@ -271,7 +287,7 @@ static run_t next_word_run(reader_t *r, scratch_t *scratch) {
 
 // Begins a word of byte-level BPE. False if there is no room to change it.
 static bool open_word(reader_t *r, scratch_t *scratch) {
-    bool normalize = r->tokenizer->normalize;
+    bool normalize = LLM_WITH_NFC && r->tokenizer->normalize;
     r->word = r->text + r->at;
     r->word_size = (normalize ? word_end(r) : r->end) - r->at;
     r->at += r->word_size;
@@ -292,7 +308,12 @@ static bool open_word(reader_t *r, scratch_t *scratch) {
 
 // Takes the next run, of a stretch that is not at its end.
 static run_t next_run(reader_t *r, scratch_t *scratch) {
-    if (r->tokenizer->kind == LLM_TOKENIZER_SENTENCEPIECE) {
+    if (LLM_WITH_WORDPIECE && r->tokenizer->kind == LLM_TOKENIZER_WORDPIECE) { // the stretch, which it takes word by word
+        run_t run = {have_room(scratch, 0, llm_wordpiece_scratch()) ? r->text + r->at : NULL, r->end - r->at};
+        r->at = r->end;
+        return run;
+    }
+    if (!LLM_WITH_BPE || r->tokenizer->kind == LLM_TOKENIZER_SENTENCEPIECE) {
         return next_word_run(r, scratch);
     }
     if (r->word_size == 0 && !open_word(r, scratch)) {
@@ -344,7 +365,11 @@ llm_status_t llm_encode(const llm_tokenizer_t *t, const char *text, size_t size,
                 size_t needed = llm_encode_scratch(t, text, size, special);
                 return llm_fail(error, LLM_ERROR_MEMORY, "scratch: {} bytes are needed to encode this text, {} are given", needed, scratch_size);
             }
-            room = llm_merge(t, run.text, (uint32_t)run.size, scratch, &ids);
+            if (LLM_WITH_WORDPIECE && t->kind == LLM_TOKENIZER_WORDPIECE) {
+                room = llm_wordpiece(t, run.text, run.size, scratch, &ids);
+            } else {
+                room = llm_merge(t, run.text, (uint32_t)run.size, scratch, &ids);
+            }
         }
         if (!room || reader.token == LLM_NO_TOKEN) {
             break;

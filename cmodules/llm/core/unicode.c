@@ -14,6 +14,20 @@
 #define S_FIRST 0xAC00u
 #define S_COUNT (L_COUNT * V_COUNT * T_COUNT)
 
+uint8_t *llm_utf8_put(uint8_t *out, uint32_t c) {
+    uint32_t size = llm_utf8_size(c);
+    if (size == 1) {
+        *out = (uint8_t)c;
+        return out + 1;
+    }
+    for (uint32_t i = size - 1; i > 0; i--) {
+        out[i] = (uint8_t)(0x80 | (c & 0x3F));
+        c >>= 6;
+    }
+    out[0] = (uint8_t)(0xF00 >> size | c);
+    return out + size;
+}
+
 // How many entries of a table come up to the end of the character's plane and are not above it. Binary search.
 static uint32_t entries_up_to(const uint16_t *table, const uint16_t *planes, uint32_t character) {
     uint16_t place = (uint16_t)character;
@@ -59,6 +73,42 @@ bool llm_is_space(uint32_t c) {
     }
     return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F
         || c == 0x205F || c == 0x3000;
+}
+
+// ---------------------------------------------------------------------------- what BERT asks
+
+bool llm_is_mark(uint32_t c) {
+    return c >= 0x300 && (contains(marks, marks_planes, c) || (c >= 0xE0100 && c < 0xE01F0)); // variation selectors
+}
+
+bool llm_is_punctuation(uint32_t c) {
+    if (c < 0x80) {
+        return c > ' ' && c < 0x7F && !llm_is_letter(c) && !llm_is_number(c);
+    }
+    return contains(punctuation, punctuation_planes, c);
+}
+
+bool llm_is_ignored(uint32_t c) {
+    if (c >> 16 >= 14) { // tags, private use
+        return c == 0xE0001 || (c >= 0xE0020 && c < 0xE0080) || (c >= 0xF0000 && (c & 0xFFFF) < 0xFFFE);
+    }
+    return contains(ignored, ignored_planes, c);
+}
+
+uint32_t llm_lower(uint32_t c) {
+    if (c < 0x80) {
+        return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+    }
+    if (!has_plane(c)) {
+        return c;
+    }
+    uint32_t n = entries_up_to(upper_firsts, uppers_planes, c);
+    if (n == uppers_planes[c >> 16] || (uint16_t)c > upper_lasts[n - 1]) {
+        return c;
+    }
+    uint32_t offset = (uint16_t)c - upper_firsts[n - 1];
+    bool alternate = (upper_alternate[(n - 1) / 8] >> (n - 1) % 8 & 1) != 0;
+    return alternate && offset % 2 != 0 ? c : (c & 0x30000) | (upper_targets[n - 1] + offset);
 }
 
 // ---------------------------------------------------------------------------- normal forms

@@ -5,6 +5,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Bytes of a character in UTF-8.
+static inline uint32_t llm_utf8_size(uint32_t character) {
+    if (character < 0x80) {
+        return 1;
+    }
+    if (character < 0x800) {
+        return 2;
+    }
+    return character < 0x10000 ? 3 : 4;
+}
+
+// Writes a character in UTF-8. Returns where the next one goes.
+uint8_t *llm_utf8_put(uint8_t *out, uint32_t character);
+
 // The character that begins at `p`, where UTF-8 is valid. Sets `*size` to its bytes.
 static inline uint32_t llm_utf8_decode(const uint8_t *p, uint32_t *size) {
     if (p[0] < 0x80) {
@@ -31,6 +45,18 @@ bool llm_is_number(uint32_t character);
 
 // White_Space, `\s`.
 bool llm_is_space(uint32_t character);
+
+// General category Mn, marks that take no room of their own, as BERT's normalizer knows them.
+bool llm_is_mark(uint32_t character);
+
+// General category P and all of ASCII that is printed but letters and digits, as BERT's pre-tokenizer has it.
+bool llm_is_punctuation(uint32_t character);
+
+// What BERT's normalizer leaves out of text: U+FFFD and general categories Cc, Cf and Co, but tab, line feed and carriage return.
+bool llm_is_ignored(uint32_t character);
+
+// The lower case of a character, itself if it has none or is U+0130, whose lower case is two.
+uint32_t llm_lower(uint32_t character);
 
 // Most characters that one is taken apart into.
 #define LLM_MAX_PARTS 4

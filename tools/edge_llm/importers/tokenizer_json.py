@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..tokenizer import Normalizer, Split, Tokenizer, TokenType, from_bpe
+from ..tokenizer import NO_TOKEN, Normalizer, Split, Tokenizer, TokenType, from_bpe, from_wordpiece
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
@@ -22,6 +22,10 @@ _PATTERNS = {
 _NOTHING = (None, False, 0, "")
 
 
+class _FileError(ValueError):
+    """An error that names the file."""
+
+
 class _Reader:
     """A tokenizer.json that is being read; `fail` names the file."""
 
@@ -30,12 +34,12 @@ class _Reader:
         try:
             self.content = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: is not JSON: {error}") from None
+            raise _FileError(f"{path}: is not JSON: {error}") from None
         if not isinstance(self.content, dict) or "model" not in self.content:
             self.fail("is not a tokenizer.json: it has no model")
 
     def fail(self, message: str) -> NoReturn:
-        raise ValueError(f"{self._path}: {message}")
+        raise _FileError(f"{self._path}: {message}")
 
     def get(self, parent: Any, name: str, kind: type | tuple[type, ...], where: str) -> Any:
         """A field of an object, of the type it must have."""
@@ -63,11 +67,12 @@ class _Reader:
 def read_tokenizer(
     path: Path, *, bos_id: int = -1, eos_id: int = -1, vocab_size: int | None = None
 ) -> Tokenizer:
-    """Read a tokenizer.json of byte-level BPE.
+    """Read a tokenizer.json of byte-level BPE or WordPiece.
 
     Args:
         path: of the file.
         bos_id, eos_id: which tokens begin and end a text, from config.json; -1 if there is none.
+            What the file itself puts before a text, or around one of WordPiece, goes first.
         vocab_size: rows of the embedding, which may be more than the tokens: the rest are control
             tokens without a name. None: as many as there are tokens.
 
@@ -78,40 +83,97 @@ def read_tokenizer(
     """
     reader = _Reader(path)
     kind = reader.get(reader.content["model"], "type", str, "model")
-    if kind != "BPE":
-        reader.fail(f"model.type: is {kind}, edge-llm reads byte-level BPE from tokenizer.json")
+    if kind not in ("BPE", "WordPiece"):
+        reader.fail(f"model.type: is {kind}, edge-llm reads byte-level BPE and WordPiece")
     tokens, types = _tokens(reader, vocab_size)
+    try:
+        if kind == "BPE":
+            made = _bpe(reader, tokens, types, bos_id, eos_id)
+        else:
+            made = _wordpiece(reader, tokens, types, bos_id, eos_id)
+        made.check()
+    except _FileError:
+        raise
+    except ValueError as error:
+        reader.fail(f"model: {error}")
+    return made
+
+
+def _bpe(
+    reader: _Reader, tokens: list[str], types: list[TokenType], bos_id: int, eos_id: int
+) -> Tokenizer:
     model = reader.content["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
         if model.get(name) not in _NOTHING:
             reader.fail(f"model.{name}: is {model[name]!r}, byte-level BPE of images has none")
-    split = _split(reader)
-    first = _first_token(reader)
-    if first is not None:
-        bos_id = tokens.index(first) if first in tokens else -1
-        if bos_id < 0:
-            reader.fail(f"post_processor: puts {first!r} before a text, which is no token")
+    around = _around(reader)
+    if around[0] is not None:
+        bos_id = _token(reader, tokens, around[0], "post_processor")
+    if around[1] is not None:
+        reader.fail("post_processor: puts a token after a text, for BPE images put none there")
     unknown = model.get("unk_token")
-    try:
-        made = from_bpe(
-            tokens,
-            reader.get(model, "merges", list, "model"),
-            types,
-            split,
-            bos_id=bos_id,
-            eos_id=eos_id,
-            unk_id=tokens.index(unknown) if unknown in tokens else -1,
-            add_bos=first is not None,
-            ignore_merges=model.get("ignore_merges") is True,
-            normalizer=_normalizer(reader),
-        )
-        made.check()
-    except ValueError as error:
-        reader.fail(f"model: {error}")
+    made = from_bpe(
+        tokens,
+        reader.get(model, "merges", list, "model"),
+        types,
+        _split(reader),
+        bos_id=bos_id,
+        eos_id=eos_id,
+        unk_id=tokens.index(unknown) if unknown in tokens else -1,
+        add_bos=around[0] is not None,
+        ignore_merges=model.get("ignore_merges") is True,
+        normalizer=_normalizer(reader),
+    )
     # 13 bytes are in no UTF-8.
-    if made.unk_id >= 0 and model.get("fuse_unk") and (made.byte_ids == 2**32 - 1).sum() > 13:
+    if made.unk_id >= 0 and model.get("fuse_unk") and (made.byte_ids == NO_TOKEN).sum() > 13:
         reader.fail("model.fuse_unk: several unknown bytes become one token, in images each does")
     return made
+
+
+def _wordpiece(
+    reader: _Reader, tokens: list[str], types: list[TokenType], bos_id: int, eos_id: int
+) -> Tokenizer:
+    model = reader.content["model"]
+    for name, known in (("continuing_subword_prefix", "##"), ("max_input_chars_per_word", 100)):
+        if model.get(name, known) != known:
+            reader.fail(f"model.{name}: is {model[name]!r}, for WordPiece images know {known!r}")
+    normalizers, steps = reader.steps("normalizer"), reader.steps("pre_tokenizer")
+    for field, found, known in (
+        ("normalizer", normalizers, "BertNormalizer"),
+        ("pre_tokenizer", steps, "BertPreTokenizer"),
+    ):
+        names = [step["type"] for step in found]
+        if names != [known]:
+            reader.fail(
+                f"{field}: is {', '.join(names) or 'none'}, for WordPiece images know {known}"
+            )
+    (options,) = normalizers
+    for name in ("clean_text", "handle_chinese_chars"):
+        if not options.get(name, True):
+            reader.fail(f"normalizer.{name}: is false, images know true")
+    lowercase = bool(options.get("lowercase", True))
+    strip = options.get("strip_accents")
+    unknown = _token(
+        reader, tokens, reader.get(model, "unk_token", str, "model"), "model.unk_token"
+    )
+    types[unknown] = TokenType.UNKNOWN
+    before, after = _around(reader)
+    return from_wordpiece(
+        tokens,
+        types,
+        lowercase=lowercase,
+        strip_accents=lowercase if strip is None else bool(strip),
+        bos_id=bos_id if before is None else _token(reader, tokens, before, "post_processor"),
+        eos_id=eos_id if after is None else _token(reader, tokens, after, "post_processor"),
+        unk_id=unknown,
+    )
+
+
+def _token(reader: _Reader, tokens: list[str], text: str, where: str) -> int:
+    """The id of a token that the file names."""
+    if text not in tokens:
+        reader.fail(f"{where}: names {text!r}, which is no token")
+    return tokens.index(text)
 
 
 def _tokens(reader: _Reader, vocab_size: int | None) -> tuple[list[str], list[TokenType]]:
@@ -176,19 +238,32 @@ def _normalizer(reader: _Reader) -> Normalizer:
     return Normalizer.NFC if kinds else Normalizer.NONE
 
 
-def _first_token(reader: _Reader) -> str | None:
-    """The token that is put before every text."""
-    first = None
+def _around(reader: _Reader) -> tuple[str | None, str | None]:
+    """The tokens that are put before and after every text."""
+    before = after = None
     for step in reader.steps("post_processor"):
         if step["type"] == "ByteLevel":
             continue  # it only moves offsets
+        if step["type"] == "BertProcessing":
+            pair = [reader.get(step, name, list, "post_processor") for name in ("cls", "sep")]
+            if not all(len(token) == 2 and isinstance(token[0], str) for token in pair):
+                reader.fail("post_processor: cls or sep is damaged")
+            before, after = pair[0][0], pair[1][0]
+            continue
         if step["type"] != "TemplateProcessing":
             reader.fail(f"post_processor: images do not know {step['type']}")
         parts = reader.get(step, "single", list, "post_processor")
-        around = [next(iter(part), "") if isinstance(part, dict) else "" for part in parts]
-        if around == ["Sequence"]:
-            continue
-        if around != ["SpecialToken", "Sequence"] or first is not None:
-            reader.fail("post_processor: images put at most one token before a text, none after")
-        first = reader.get(parts[0]["SpecialToken"], "id", str, "post_processor")
-    return first
+        kinds = [next(iter(part), "") if isinstance(part, dict) else "" for part in parts]
+        if kinds.count("Sequence") != 1 or set(kinds) > {"Sequence", "SpecialToken"}:
+            reader.fail("post_processor: its template is missing or damaged")
+        names = [
+            reader.get(part["SpecialToken"], "id", str, "post_processor")
+            for part in parts
+            if "SpecialToken" in part
+        ]
+        at = kinds.index("Sequence")
+        if at > 1 or len(names) - at > 1 or before or after:
+            reader.fail("post_processor: images put at most one token before and one after a text")
+        before = names[0] if at else None
+        after = names[at] if len(names) > at else None
+    return before, after
