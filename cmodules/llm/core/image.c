@@ -656,10 +656,6 @@ llm_status_t llm_image_open(llm_image_t *image, const void *data, size_t size, b
 
 // ---------------------------------------------------------------------------- from a source
 
-static uint64_t align(uint64_t size) {
-    return (size + LLM_ALIGNMENT - 1) & ~(uint64_t)(LLM_ALIGNMENT - 1);
-}
-
 static llm_status_t read_source(const llm_source_t *source, uint64_t offset, void *data, size_t size, llm_error_t *error) {
     if (!source->read(source->context, offset, data, size)) {
         return llm_fail(error, LLM_ERROR_STORAGE, "image: {} bytes at {} cannot be read", size, offset);
@@ -680,11 +676,11 @@ static llm_status_t read_head(const llm_source_t *source, uint64_t size, uint8_t
 
 // Bytes of RAM that all but the matrices take: what read_head read, the sections, the vectors.
 static uint64_t resident_size(const section_t sections[N_REQUIRED], const llm_config_t *c) {
-    uint64_t size = align(MAX_HEAD_SIZE);
+    uint64_t size = llm_align(MAX_HEAD_SIZE);
     for (uint32_t i = 0; i < N_REQUIRED; i++) {
-        size += i == DATA ? 0 : align(sections[i].size);
+        size += i == DATA ? 0 : llm_align(sections[i].size);
     }
-    return size + align(((2 * (uint64_t)c->n_layers + 1) * c->dim + c->head_dim / 2) * sizeof(float));
+    return size + llm_align(((2 * (uint64_t)c->n_layers + 1) * c->dim + c->head_dim / 2) * sizeof(float));
 }
 
 // Reads section CONF to `memory`, of CONFIG_SIZE bytes, and what it says; and checks the sizes that have no limit of their own.
@@ -755,8 +751,8 @@ llm_status_t llm_image_open_source(llm_image_t *image, const llm_source_t *sourc
     image->data = free;
     image->size = read_u32(image->data + 12);
     image->source = source;
-    free += align(MAX_HEAD_SIZE);
-    if (verify && (status = llm_image_verify(image, free, ram_size - (size_t)align(MAX_HEAD_SIZE), error)) != LLM_OK) {
+    free += llm_align(MAX_HEAD_SIZE);
+    if (verify && (status = llm_image_verify(image, free, ram_size - (size_t)llm_align(MAX_HEAD_SIZE), error)) != LLM_OK) {
         return status;
     }
     for (uint32_t i = 0; i < N_REQUIRED; i++) {
@@ -765,7 +761,7 @@ llm_status_t llm_image_open_source(llm_image_t *image, const llm_source_t *sourc
                 return status;
             }
             sections[i].data = free;
-            free += align(sections[i].size);
+            free += llm_align(sections[i].size);
         }
     }
     status = read_sections(image, sections, error);

@@ -4,6 +4,11 @@
 
 #include "llm.h"
 
+// `size` bytes, rounded up to a multiple of LLM_ALIGNMENT.
+static inline uint64_t llm_align(uint64_t size) {
+    return (size + LLM_ALIGNMENT - 1) & ~(uint64_t)(LLM_ALIGNMENT - 1);
+}
+
 // What a tensor is for. docs/image-format.md has the shapes.
 typedef enum {
     LLM_TOKEN_EMBD = 1,

@@ -10,10 +10,6 @@
 
 static const llm_options_t default_options = {0};
 
-static uint64_t align(uint64_t size) {
-    return (size + LLM_ALIGNMENT - 1) & ~(uint64_t)(LLM_ALIGNMENT - 1);
-}
-
 // The first tokens that stay.
 static uint32_t sinks_of(uint32_t context) {
     return context < 2 * LLM_SINKS ? context / 2 : LLM_SINKS;
@@ -37,7 +33,7 @@ static uint32_t part_size(const llm_config_t *c, const llm_plan_t *plan) {
 }
 
 static uint32_t part4_size(const llm_config_t *c, const llm_plan_t *plan) {
-    return plan->page * (c->head_dim + 2) + (uint32_t)align(2 * c->head_dim);
+    return plan->page * (c->head_dim + 2) + (uint32_t)llm_align(2 * c->head_dim);
 }
 
 static bool can_compress(const llm_plan_t *plan) {
@@ -85,35 +81,35 @@ static parts_t measure(const llm_config_t *c, const llm_plan_t *plan, const llm_
     bool compress = can_compress(plan);
     bool slide = plan->policy != LLM_POLICY_ERROR;
     parts_t p;
-    p.layers = align(c->n_layers * sizeof(llm_layer_t));
+    p.layers = llm_align(c->n_layers * sizeof(llm_layer_t));
     // These four need no alignment that they do not give each other.
     p.sequences = n_sequences * sizeof(llm_sequence_t);
     p.pages = n_sequences * plan->table * sizeof(llm_page_t);
     p.tables = n_sequences * plan->table * sizeof(uint16_t);
     p.links = (plan->n_units + (uint64_t)plan->n_spill) * sizeof(uint16_t);
-    p.unit = align((uint64_t)c->n_layers * c->n_kv_heads * (compress ? part4_size(c, plan) : part_size(c, plan)));
+    p.unit = llm_align((uint64_t)c->n_layers * c->n_kv_heads * (compress ? part4_size(c, plan) : part_size(c, plan)));
     p.pool = plan->n_units * p.unit;
-    p.logits = align((uint64_t)plan->batch * c->vocab_size * sizeof(float));
-    p.tokens = align(n_sequences * plan->context * id_size(c));
-    p.x = align(block * c->dim * sizeof(float));
-    p.h = align(block * llm_max(c->dim, q_dim) * sizeof(float));
-    p.q = align(block * llm_max(c->dim, q_dim) * sizeof(float));
-    p.kv_now = align(block * kv_dim * sizeof(float));
-    p.q_sinks = slide ? align((q_dim + c->head_dim) * sizeof(float)) : 0;
-    p.q_page = compress ? align(n_queries * c->head_dim * sizeof(float)) : 0;
+    p.logits = llm_align((uint64_t)plan->batch * c->vocab_size * sizeof(float));
+    p.tokens = llm_align(n_sequences * plan->context * id_size(c));
+    p.x = llm_align(block * c->dim * sizeof(float));
+    p.h = llm_align(block * llm_max(c->dim, q_dim) * sizeof(float));
+    p.q = llm_align(block * llm_max(c->dim, q_dim) * sizeof(float));
+    p.kv_now = llm_align(block * kv_dim * sizeof(float));
+    p.q_sinks = slide ? llm_align((q_dim + c->head_dim) * sizeof(float)) : 0;
+    p.q_page = compress ? llm_align(n_queries * c->head_dim * sizeof(float)) : 0;
     p.kv_scratch = compress ? LLM_KV_SCRATCH(plan->page, c->head_dim) : 0;
-    p.scratch = align(LLM_ATTENTION_SCRATCH(n_queries, plan->context, c->head_dim));
-    p.hidden = align(block * c->hidden_dim * sizeof(float));
+    p.scratch = llm_align(LLM_ATTENTION_SCRATCH(n_queries, plan->context, c->head_dim));
+    p.hidden = llm_align(block * c->hidden_dim * sizeof(float));
     p.codes_stride = llm_n_groups(llm_max(llm_max(c->dim, q_dim), c->hidden_dim)) * LLM_GROUP;
-    p.codes = align(block * p.codes_stride * kernels->code_size);
-    p.code_scales = align(block * sizeof(float));
-    p.cos_sin = align(block * c->head_dim * sizeof(float));
-    p.stream = plan->stream_codes == 0 ? 0 : align(sizeof(llm_stream_t)) + 2 * ((uint64_t)plan->stream_codes + plan->stream_scales);
+    p.codes = llm_align(block * p.codes_stride * kernels->code_size);
+    p.code_scales = llm_align(block * sizeof(float));
+    p.cos_sin = llm_align(block * c->head_dim * sizeof(float));
+    p.stream = plan->stream_codes == 0 ? 0 : llm_align(sizeof(llm_stream_t)) + 2 * ((uint64_t)plan->stream_codes + plan->stream_scales);
     return p;
 }
 
 static uint64_t bookkeeping(const parts_t *p) {
-    return align(p->sequences + p->pages + p->tables + p->links);
+    return llm_align(p->sequences + p->pages + p->tables + p->links);
 }
 
 // Attention and feed-forward take turns: the larger of what they need.
@@ -376,7 +372,7 @@ static void lay_out(llm_model_t *m, uint8_t *ram) {
         m->kv.sequences[i].tokens = tokens + (size_t)i * m->plan.context * id_size(&m->image.config);
     }
     if (m->image.source != NULL) {
-        uint8_t *buffers = ram + align(sizeof(llm_stream_t));
+        uint8_t *buffers = ram + llm_align(sizeof(llm_stream_t));
         m->stream = take(&ram, p.stream);
         llm_stream_init(m->stream, &m->image, buffers, m->plan.stream_codes, m->plan.stream_scales);
     }

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "../kernels/numeric.h"
 #include "image.h"
 
 #define DEFAULT_CODES 32768
@@ -22,18 +23,6 @@
 // Of a new measurement in the mean.
 #define WEIGHT 0.125f
 
-static uint32_t smaller(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
-static uint32_t larger(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
-}
-
-static uint32_t align(uint32_t size) {
-    return (size + LLM_ALIGNMENT - 1) & ~(uint32_t)(LLM_ALIGNMENT - 1);
-}
-
 // ---------------------------------------------------------------------------- making one
 
 static uint32_t n_matrices(const llm_image_t *image) {
@@ -48,8 +37,8 @@ void llm_stream_plan(const llm_image_t *image, uint32_t most, uint32_t *codes_si
     for (uint32_t i = 0; i <= n_matrices(image); i++) {
         bool last = i == n_matrices(image);
         llm_tensor_t w = llm_image_tensor(image, last ? llm_image_embedding(image) : llm_image_matrix(image, i));
-        tile = larger(tile, llm_tile_codes(&w));
-        tile_scales = larger(tile_scales, llm_tile_scales(&w));
+        tile = llm_max(tile, llm_tile_codes(&w));
+        tile_scales = llm_max(tile_scales, llm_tile_scales(&w));
         uint64_t codes = (uint64_t)llm_n_tiles(w.rows) * llm_tile_codes(&w);
         uint64_t scales = (uint64_t)llm_n_tiles(w.rows) * llm_tile_scales(&w);
         matrix = matrix > codes ? matrix : codes;
@@ -57,11 +46,11 @@ void llm_stream_plan(const llm_image_t *image, uint32_t most, uint32_t *codes_si
     }
     uint32_t codes = most != 0 ? most : DEFAULT_CODES;
     codes = matrix < codes ? (uint32_t)matrix : codes;
-    codes = larger(codes, tile);
+    codes = llm_max(codes, tile);
     uint32_t scales = codes / CODES_PER_SCALES;
     scales = matrix_scales < scales ? (uint32_t)matrix_scales : scales;
-    *codes_size = align(codes);
-    *scales_size = align(larger(scales, tile_scales));
+    *codes_size = (uint32_t)llm_align(codes);
+    *scales_size = (uint32_t)llm_align(llm_max(scales, tile_scales));
 }
 
 void llm_stream_init(llm_stream_t *stream, const llm_image_t *image, uint8_t *ram, uint32_t codes_size, uint32_t scales_size) {
@@ -69,7 +58,7 @@ void llm_stream_init(llm_stream_t *stream, const llm_image_t *image, uint8_t *ra
     stream->source = image->source;
     stream->codes_size = codes_size;
     stream->scales_size = scales_size;
-    stream->range_size = smaller(FIRST_RANGE, codes_size);
+    stream->range_size = llm_min(FIRST_RANGE, codes_size);
     for (uint32_t i = 0; i < 2; i++) {
         stream->codes[i] = ram + (size_t)i * codes_size;
         stream->scales[i] = ram + 2 * (size_t)codes_size + (size_t)i * scales_size;
@@ -168,7 +157,7 @@ static void add_codes(llm_stream_t *s, const llm_image_t *image, uint32_t i, con
     uint32_t size = n * llm_tile_codes(w);
     if (w->dtype == LLM_F32) { // whose last tile may end early
         uint32_t left = w->rows - first * LLM_TILE;
-        size = smaller(size, left * w->cols * (uint32_t)sizeof(float));
+        size = llm_min(size, left * w->cols * (uint32_t)sizeof(float));
     }
     add_read(s, llm_image_planes(image, i).data + (uint64_t)first * llm_tile_codes(w), to, size);
 }
@@ -186,20 +175,20 @@ static bool start_range(llm_stream_t *s, const llm_image_t *image) {
     uint32_t i = llm_image_matrix(image, s->matrix);
     llm_tensor_t w = llm_image_tensor(image, i);
     uint32_t n_tiles = llm_n_tiles(w.rows);
-    uint32_t n = larger(s->range_size / llm_tile_codes(&w), 1);
+    uint32_t n = llm_max(s->range_size / llm_tile_codes(&w), 1);
     s->n_reads = 0;
     if (s->tile == s->strip_end || s->tile == 0) {
         s->strip_first = s->tile;
         s->strip_end = n_tiles;
         if (w.dtype != LLM_F32) {
-            uint32_t size = smaller(s->range_size, s->scales_size);
-            uint32_t n_strip = smaller(n_tiles - s->tile, larger(size / llm_tile_scales(&w), 1));
+            uint32_t size = llm_min(s->range_size, s->scales_size);
+            uint32_t n_strip = llm_min(n_tiles - s->tile, llm_max(size / llm_tile_scales(&w), 1));
             s->strip_end = s->tile + n_strip;
             s->turn ^= 2;
             add_scales(s, image, i, &w, s->tile, n_strip, s->scales[s->turn >> 1]);
         }
     }
-    n = smaller(n, s->strip_end - s->tile);
+    n = llm_min(n, s->strip_end - s->tile);
     uint8_t *codes = s->codes[s->turn & 1];
     add_codes(s, image, i, &w, s->tile, n, codes);
 
@@ -207,7 +196,7 @@ static bool start_range(llm_stream_t *s, const llm_image_t *image) {
     uint32_t before = s->tile - s->strip_first;
     set_scales(&w, s->scales[s->turn >> 1], s->strip_end - s->strip_first);
     s->range = w;
-    s->range.rows = smaller(n * LLM_TILE, w.rows - s->tile * LLM_TILE);
+    s->range.rows = llm_min(n * LLM_TILE, w.rows - s->tile * LLM_TILE);
     s->range.data = codes;
     if (w.dtype != LLM_F32) {
         s->range.row_scales += (size_t)before * LLM_TILE;
@@ -284,7 +273,7 @@ bool llm_stream_embedding(llm_stream_t *s, const llm_image_t *image, uint32_t to
     }
     s->waited += now(s) - begun;
     set_scales(&w, s->scales[0], 1);
-    w.rows = smaller(LLM_TILE, w.rows - first * LLM_TILE);
+    w.rows = llm_min(LLM_TILE, w.rows - first * LLM_TILE);
     w.data = s->codes[0];
     *tile = w;
     return !s->failed;

@@ -9,21 +9,17 @@
 #define VECTOR 16 // columns
 #define PART 64 // columns that llm_esp32s3_scores takes at once
 
-static uint32_t smaller(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 static float score(float *scores, const int8_t *q, float q_scale, const llm_run_t *run, uint32_t head_dim, float max) {
     if (head_dim % VECTOR != 0) {
         return llm_ref_attention_score(scores, q, q_scale, run, head_dim, max);
     }
     int32_t *products = (int32_t *)scores; // in place
-    llm_esp32s3_scores(products, q, run->k, run->n, head_dim, smaller(head_dim, PART) / VECTOR);
+    llm_esp32s3_scores(products, q, run->k, run->n, head_dim, llm_min(head_dim, PART) / VECTOR);
     for (uint32_t column = PART; column < head_dim; column += PART) {
-        uint32_t n_blocks = smaller(head_dim - column, PART) / VECTOR;
+        uint32_t n_blocks = llm_min(head_dim - column, PART) / VECTOR;
         int32_t more[32];
         for (uint32_t start = 0; start < run->n; start += 32) {
-            uint32_t count = smaller(run->n - start, 32);
+            uint32_t count = llm_min(run->n - start, 32);
             const int8_t *k = (const int8_t *)run->k + (size_t)start * head_dim;
             llm_esp32s3_scores(more, q + column, k + column, count, head_dim, n_blocks);
             for (uint32_t t = 0; t < count; t++) {
