@@ -87,12 +87,8 @@ class Model(hal.engine.Model):
         def read(start, end):
             buf = bytearray(end - start)
             data.seek(start)
-            rest = memoryview(buf)
-            while rest:
-                n = data.readinto(rest)
-                if not n:
-                    raise OSError(f"stream: ends before {end}")
-                rest = rest[n:]
+            if not _fill(buf, data):
+                raise OSError(f"stream: ends before {end}")
             return buf
 
         return read
@@ -252,13 +248,20 @@ def _read(path):
                 f"{path}: needs one block of {size} bytes of RAM, {hal.mem_free()} are free: "
                 "put it into ROMFS, where it is read in place"
             ) from None
-        rest = memoryview(data)
-        while rest:
-            n = file.readinto(rest)
-            if not n:
-                raise OSError("ends before its size")
-            rest = rest[n:]
+        if not _fill(data, file):
+            raise OSError("ends before its size")
         return data
+
+
+def _fill(buf, file):
+    """Reads until `buf` is full; False if the file ends before."""
+    rest = memoryview(buf)
+    while rest:
+        n = file.readinto(rest)
+        if not n:
+            return False
+        rest = rest[n:]
+    return True
 
 
 def _mapped(address, size=None):
